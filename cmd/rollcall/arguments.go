@@ -41,7 +41,7 @@ func statusChoice() string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// firstOf is the first of optional arguments; "": none was given.
+// firstOf returns the first of optional arguments, or "" without any.
 func firstOf(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -52,7 +52,7 @@ func firstOf(args []string) string {
 // longestAct is the longest time that an operator's act can last.
 const longestAct = 168 * time.Hour
 
-// checkFor wants the length of an act.
+// checkFor checks the length of an act.
 func checkFor(d time.Duration) error {
 	switch {
 	case d == 0:
@@ -63,7 +63,7 @@ func checkFor(d time.Duration) error {
 	return nil
 }
 
-// checkSession wants times that a session can have.
+// checkSession checks the times of a session.
 func checkSession(ttl, lockDelay time.Duration) error {
 	var errs []error
 	if ttl <= 0 {
@@ -83,7 +83,7 @@ func noneIfZero(lockDelay time.Duration) time.Duration {
 	return lockDelay
 }
 
-// operator is the flags of commands whose author and reason the cluster remembers.
+// operator has the flags of commands whose author and reason the cluster remembers.
 type operator struct{ author, reason string }
 
 func (o *operator) addFlags(cmd *cobra.Command) {
@@ -95,7 +95,7 @@ func (o *operator) act() registry.Act {
 	return registry.Act{Author: cmp.Or(o.author, whoami()), Reason: o.reason}
 }
 
-// whoami is USER@HOST, as far as this machine knows them.
+// whoami returns USER@HOST, with what this machine knows of them.
 func whoami() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {

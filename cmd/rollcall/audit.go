@@ -63,7 +63,7 @@ func newAuditCommand() *cobra.Command {
 	return cmd
 }
 
-// auditRecords is a part of the audit as a table.
+// auditRecords is part of the audit as a table.
 type auditRecords []client.AuditRecord
 
 func (l auditRecords) Table() [][]string {
@@ -98,10 +98,11 @@ type follower struct {
 	failing   bool
 }
 
-// auditMost is how many records a node gives at most.
+// auditMost is the most records that a node returns.
 const auditMost = 10_000
 
-// The audit is asked for anew after each auditPoll, from auditOverlap before the last question on: a record may have been late.
+// The audit is read again after each auditPoll, from auditOverlap before the last question on: a record may have been
+// late.
 const auditPoll, auditOverlap = time.Second, 3 * time.Second
 
 // run prints records until ctx ends, or until an error that another try would not change.
@@ -134,13 +135,13 @@ func (f *follower) run(ctx context.Context, q client.AuditQuery) error {
 	}
 }
 
-// final says that another try would bring the same response.
+// final reports whether another try would bring the same response.
 func final(err error) bool {
 	status, is := errors.AsType[*client.StatusError](err)
 	return is && status.Status != http.StatusTooManyRequests && (status.Status < 500 || status.Status == http.StatusNotImplemented) || errors.Is(err, client.ErrNeedsRollcall)
 }
 
-// report says that records cannot be read, or can again.
+// report logs that records cannot be read, or can again.
 func (f *follower) report(err error) {
 	switch failing := err != nil; {
 	case failing && !f.failing:

@@ -24,7 +24,8 @@ func newAuthCommand() *cobra.Command {
 		newAuthStatusCommand(), newAuthBootstrapCommand(), newAuthModeCommand(), newAuthTestCommand(), newAuthCheckCommand(), newAuthHash())
 }
 
-// authConnection is a connection to a cluster or, by the socket in a node's data directory, to that node: all is allowed there.
+// authConnection is a connection to a cluster or, through the socket in a node's data directory, to that node, where
+// everything is allowed.
 type authConnection struct {
 	connection
 	dataDir string
@@ -48,7 +49,7 @@ func (c *authConnection) addDataDir(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.dataDir, "data-dir", "", "data directory of a node of this machine: call that node by the socket there, which needs no token")
 }
 
-// resolve makes an address of --data-dir.
+// resolve turns --data-dir into an address.
 func (c *authConnection) resolve() error {
 	if c.dataDir == "" {
 		return nil
@@ -60,7 +61,7 @@ func (c *authConnection) resolve() error {
 	return nil
 }
 
-// change is the flags of changes of access control.
+// change has the flags of changes of access control.
 type change struct {
 	operator
 	force bool
@@ -90,7 +91,7 @@ func newAuthStatusCommand() *cobra.Command {
 	})
 }
 
-// authStatus is access control as two tables: what is in force, and who asked.
+// authStatus shows access control as two tables: what is in force, and who asked.
 type authStatus struct{ client.AuthStatus }
 
 func (s authStatus) Table() [][]string {
@@ -154,7 +155,7 @@ func newAuthTestCommand() *cobra.Command {
 	})
 }
 
-// decision is whether something is allowed.
+// decision reports whether something is allowed.
 type decision struct{ client.Decision }
 
 func (d decision) Table() [][]string {
@@ -185,7 +186,7 @@ func newAuthCheckCommand() *cobra.Command {
 	})
 }
 
-// authCheck is what would be refused, as two tables.
+// authCheck shows what would be refused, as two tables.
 type authCheck struct{ client.AuthCheck }
 
 func (a authCheck) Table() [][]string {
@@ -229,15 +230,15 @@ func newAuthBootstrapCommand() *cobra.Command {
 	return cmd
 }
 
-// secretCommand is the flags of commands that print a secret.
+// secretCommand has the flags of commands that print a secret.
 type secretCommand struct {
 	authConnection
-	file         string // to write the secret into; "": to standard output
-	needsAddress bool   // the default address is of no use
+	file         string // to write the secret into; "" for standard output
+	needsAddress bool   // the default address is useless
 }
 
-// command completes a command that makes a secret. On standard output is nothing but the secret (or, as JSON, what was made),
-// so that it can be redirected.
+// command completes a command that makes a secret. Standard output gets nothing but the secret (or, as JSON, what was
+// made), so that it can be redirected.
 func (s *secretCommand) command(cmd *cobra.Command, args cobra.PositionalArgs, ask func(context.Context, *client.Client, []string) (client.NewToken, error)) *cobra.Command {
 	cmd.Args = cli.Args(args)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -269,7 +270,7 @@ func (s *secretCommand) command(cmd *cobra.Command, args cobra.PositionalArgs, a
 	return cmd
 }
 
-// print writes the secret where it belongs, and what was made beside it.
+// print writes the secret to its destination, and what was made beside it.
 func (s *secretCommand) print(cmd *cobra.Command, out *secretOut, made client.NewToken) error {
 	about := made.Token
 	if s.out == cli.JSON {
@@ -286,13 +287,13 @@ func (s *secretCommand) print(cmd *cobra.Command, out *secretOut, made client.Ne
 	return nil
 }
 
-// secretOut is where a secret is written to: a new file, or standard output.
+// secretOut is where a secret is written: a new file, or standard output.
 type secretOut struct {
 	w    io.Writer
-	path string // "": standard output
+	path string // "" for standard output
 }
 
-// openSecret makes a file (path "": none) before there is a secret, which would be lost if it could not be made.
+// openSecret creates a file (none if path is "") before there is a secret, which would be lost if that failed.
 func openSecret(path string, stdout io.Writer) (*secretOut, error) {
 	if path == "" {
 		return &secretOut{w: stdout}, nil
@@ -311,7 +312,7 @@ func (o *secretOut) write(text string) error {
 
 func (o *secretOut) close() error {
 	if f, is := o.w.(*os.File); is && o.path != "" {
-		return errors.Join(f.Sync(), f.Close()) // nobody is told the secret again
+		return errors.Join(f.Sync(), f.Close()) // nobody is shown the secret again
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func TestTokenOfAFileIsSent(t *testing.T) {
 		content string
 		mode    fs.FileMode
 		byEnv   bool
-		says    string // "": it is sent
+		says    string // "" if it is sent
 	}{
 		{name: "with a line's end", content: "rct_canary\n", mode: 0o600},
 		{name: "readable by the group, of the environment", content: "rct_canary", mode: 0o640, byEnv: true},
@@ -213,7 +213,7 @@ func TestTLSIssueAddsACertificateAndOverwritesNone(t *testing.T) {
 	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "authority.key is not there"), "without the authority's key: exit %d, %q", code, stderr)
 }
 
-// TestAccessControlBeginsAndIsRecoveredByTheSocket of a node's data directory, with a server of its own process.
+// The socket is in a node's data directory; the server runs in a process of its own.
 func TestAccessControlBeginsAndIsRecoveredByTheSocket(t *testing.T) {
 	nodes := need.Got(localcluster.LayOut(t.TempDir(), localcluster.CP, 1, 1))(t)
 	node := nodes[0]

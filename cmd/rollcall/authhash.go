@@ -15,7 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
-// newAuthHash is the command that makes tokens for auth.file, and for auth.bootstrap-token-file. It calls no server.
+// newAuthHash returns the command that makes tokens for auth.file, and for auth.bootstrap-token-file. It calls no
+// server.
 func newAuthHash() *cobra.Command {
 	var o hashOptions
 	cmd := &cobra.Command{
@@ -83,7 +84,7 @@ func (o *hashOptions) run(cmd *cobra.Command) error {
 	return err
 }
 
-// text is that of --from, or a new one.
+// text returns the text of --from, or a new one.
 func (o *hashOptions) text(stdin io.Reader) (string, error) {
 	if o.from == "" {
 		return config.NewTokenText(o.accessor), nil

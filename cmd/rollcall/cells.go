@@ -1,4 +1,4 @@
-// Cells of tables, as more than one command shows them.
+// Cells of tables that more than one command shows.
 
 package main
 
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// clockTime shows ms since the epoch; "" for none.
+// clockTime shows ms since the Unix epoch; "" for none.
 func clockTime(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -20,7 +20,7 @@ func duration(ms int64) string { return (time.Duration(ms) * time.Millisecond).S
 
 func number[T uint32 | uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }
 
-// unlessZero is a number, "" for 0.
+// unlessZero shows a number, or "" for 0.
 func unlessZero(n uint64) string {
 	if n == 0 {
 		return ""
@@ -33,7 +33,7 @@ func rounded(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()
 }
 
-// unlessEmpty is the rows of a further table, nil if it has only a head.
+// unlessEmpty returns the rows of a further table, or nil if it has only a header.
 func unlessEmpty(rows [][]string) [][]string {
 	if len(rows) == 2 {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
-// Exit codes of commands that run another command, which has nearly all codes for itself: those of timeout(1) and env(1),
-// and one more.
+// Exit codes of commands that run another command, which may use nearly any code itself: those of timeout(1) and
+// env(1), and one more.
 const (
 	exitLost        = 123 // the lock was lost, and the command was ended
 	exitNotAcquired = 124 // the lock was not acquired in time
@@ -27,7 +27,7 @@ const (
 	exitSignal      = 128 // plus the number of the signal that ended it
 )
 
-// cannotRun is the exit status of a command that cannot be started.
+// cannotRun returns the exit status of a command that cannot be started.
 func cannotRun(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return cli.ExitStatus{Code: exitNoCommand, Err: err}
@@ -45,8 +45,8 @@ type child struct {
 	process *os.Process
 }
 
-// run starts the command and waits until it has ended, by itself or because what is held was lost. The error is its exit
-// status, nil for 0.
+// run starts the command and waits until it has ended, on its own or because what is held was lost. The error is its
+// exit status, nil for 0.
 func (c *child) run(path string, args []string, cmd *cobra.Command, env []string) error {
 	command := exec.Command(path, args[1:]...)
 	command.Args[0] = args[0]
@@ -95,7 +95,7 @@ func (c *child) sweep() {
 	}
 }
 
-// statusOf is the exit status of a command that ended by itself; nil: 0.
+// statusOf returns the exit status of a command that ended on its own; nil for 0.
 func statusOf(err error) error {
 	var failed *exec.ExitError
 	switch {

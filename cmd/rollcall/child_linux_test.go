@@ -20,8 +20,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// startLock runs rollcall lock in a process of its own: this test program, which TestMain lets be rollcall. Its command is a
-// shell with the script, which prints its pid first. startLock returns when it has.
+// startLock runs rollcall lock in a process of its own: this test program, which TestMain turns into rollcall. Its
+// command is a shell with the script, which prints its pid first. startLock returns when it has.
 func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, commandPID int, out io.Reader) {
 	t.Helper()
 	process = exec.Command(os.Args[0], "lock", "demo", "--addr", f.URL, "--", "sh", "-c", script)
@@ -86,8 +86,8 @@ func TestLockStopsWaitingAtASignal(t *testing.T) {
 	expect.Equal(t, process.ProcessState.ExitCode(), exitSignal+int(syscall.SIGINT), "exit code")
 }
 
-// becomeSubreaper makes this process the parent of its descendants that lose theirs, as the first process of a
-// container is. They are of the same session then, which keeps the kernel from letting stopped ones go on.
+// becomeSubreaper makes this process the parent of its orphaned descendants, like the first process of a container.
+// They are in the same session then, which keeps the kernel from resuming stopped ones.
 func becomeSubreaper(t *testing.T) {
 	t.Helper()
 	const setChildSubreaper = 36 // prctl(2)

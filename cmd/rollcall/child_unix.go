@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// signal signals the process group of the command, or the command alone if it has none, and wakes stopped processes, so
-// that they can act. They may have ended meanwhile. The signal to stop is not passed on.
+// signal signals the process group of the command, or the command alone if it lacks a group, and wakes stopped
+// processes, so that they can act. They may have ended meanwhile. The stop signal is not passed on.
 func (c *child) signal(s syscall.Signal) {
 	if s == syscall.SIGTSTP {
 		return

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// childAttributes give a command nothing of its own: Windows has no process groups that end together.
+// childAttributes do nothing: Windows has no process groups that end together.
 func childAttributes(bool) *syscall.SysProcAttr { return nil }
 
-// signal ends the command. Ctrl-C reaches it by its console, and Windows has no other signals.
+// signal ends the command. Ctrl-C reaches it through its console, and Windows has no other signals.
 func (c *child) signal(s syscall.Signal) {
 	if s == syscall.SIGINT {
 		return
@@ -19,5 +19,5 @@ func (c *child) signal(s syscall.Signal) {
 	}
 }
 
-// forwardedSignals are the signals that keep rollcall waiting for the command.
+// forwardedSignals are the signals at which rollcall keeps waiting for the command.
 func forwardedSignals(bool) []os.Signal { return []os.Signal{syscall.SIGINT, syscall.SIGTERM} }

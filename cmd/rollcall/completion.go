@@ -14,11 +14,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// candidates are names that an argument may have, of which a part was typed.
+// candidates returns the possible names for an argument that was partly typed.
 type candidates func(ctx context.Context, cl *client.Client, typed string) ([]string, error)
 
-// completed are the commands whose first argument shells complete by asking the cluster. A command is its path without the
-// program's name.
+// completed has the commands whose first argument shells complete by asking the cluster. A command is its path
+// without the program's name.
 var completed = []struct {
 	names    candidates
 	commands []string
@@ -36,23 +36,24 @@ var completed = []struct {
 	{accessors, []string{"auth test", "token revoke", "token rotate"}},
 }
 
-// addCompletions gives the commands of the table what shells ask.
+// addCompletions adds completion to the commands of the table.
 func addCompletions(root *cobra.Command) {
 	for _, row := range completed {
 		for _, path := range row.commands {
 			cmd, _, err := root.Find(strings.Fields(path))
 			if err != nil {
-				panic(err) // the table names a command that is not there
+				panic(err) // the table names a command that does not exist
 			}
 			cmd.ValidArgsFunction = complete(row.names)
 		}
 	}
 }
 
-// completionLimit is how long a shell waits for names at most.
+// completionLimit is the longest that a shell waits for names.
 const completionLimit = time.Second
 
-// complete answers a shell. A cluster that cannot be asked has no names: a shell in the midst of a line has no place for errors.
+// complete answers a shell. If the cluster cannot be asked there are no names: a shell in the middle of a line has no
+// place for errors.
 func complete(names candidates) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -79,11 +80,11 @@ func complete(names candidates) cobra.CompletionFunc {
 	}
 }
 
-// oneWord is a name that every shell reads as one word, as it is. Others are not offered: services name themselves, and no
-// name may become a part of an operator's command line by which it does something.
+// oneWord matches a name that every shell reads as one word, unchanged. Other names are not offered: services name
+// themselves, and no name may become part of an operator's command line and do something there.
 var oneWord = regexp.MustCompile(`^[\pL\pN_][\pL\pN_./:@%+=,-]*$`)
 
-// furtherArguments says whether arguments after the first can be files.
+// furtherArguments reports whether arguments after the first can be files.
 func furtherArguments(cmd *cobra.Command) cobra.ShellCompDirective {
 	if strings.Contains(cmd.Use, "COMMAND") || strings.Contains(cmd.Use, "FILE") {
 		return cobra.ShellCompDirectiveDefault
@@ -91,15 +92,15 @@ func furtherArguments(cmd *cobra.Command) cobra.ShellCompDirective {
 	return cobra.ShellCompDirectiveNoFileComp
 }
 
-// connectionOf is the connection that the flags of a command line describe. It reads what a server has at hand, which is quick
-// and needs no leader.
+// connectionOf returns the connection that the flags of a command line describe. It reads what a server has in
+// memory, which is quick and needs no leader.
 func connectionOf(cmd *cobra.Command) *connection {
 	c := &connection{consistency: "stale"}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.addServerFlags(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if given := cmd.Flags().Lookup(f.Name); given != nil {
-			_ = f.Value.Set(given.Value.String()) // they are texts, and every text will do
+			_ = f.Value.Set(given.Value.String()) // they are texts, and every text is valid
 		}
 	})
 	return c
@@ -107,7 +108,7 @@ func connectionOf(cmd *cobra.Command) *connection {
 
 func applications(ctx context.Context, cl *client.Client, typed string) ([]string, error) {
 	all, err := cl.List(ctx, "")
-	lower := typed != strings.ToUpper(typed) // as it is typed, because shells compare letter by letter
+	lower := typed != strings.ToUpper(typed) // as typed, because shells compare letter by letter
 	return namesOf(all, err, func(i client.Instance) string {
 		if lower {
 			return strings.ToLower(i.App)
@@ -116,7 +117,7 @@ func applications(ctx context.Context, cl *client.Client, typed string) ([]strin
 	})
 }
 
-// instances are APP/ once for each application, and APP/ID of the application that was typed.
+// instances returns APP/ once for each application, and APP/ID for the application that was typed.
 func instances(ctx context.Context, cl *client.Client, typed string) ([]string, error) {
 	app, _, ok := strings.Cut(typed, "/")
 	if !ok {
@@ -160,7 +161,7 @@ func semaphores(ctx context.Context, cl *client.Client, _ string) ([]string, err
 	return namesOf(all, err, func(p client.Permits) string { return p.Name })
 }
 
-// keys are those that begin with what was typed, up to the next slash.
+// keys returns those that begin with what was typed, up to the next slash.
 func keys(ctx context.Context, cl *client.Client, typed string) ([]string, error) {
 	return cl.KV().Keys(ctx, typed, "/")
 }
@@ -175,7 +176,7 @@ func accessors(ctx context.Context, cl *client.Client, _ string) ([]string, erro
 	return namesOf(all, err, func(t client.Token) string { return t.Accessor })
 }
 
-// namesOf are the names of all, if they could be read.
+// namesOf returns the names of all, if they could be read.
 func namesOf[T any](all []T, err error, name func(T) string) (names []string, _ error) {
 	for _, one := range all {
 		names = append(names, name(one))

@@ -77,7 +77,7 @@ func initFile(path, text string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// initNodes writes a folder for each node that is named after the first argument, and says what is to be done with them.
+// initNodes writes a folder for each node, named after it, below the first argument, and prints what to do with them.
 func initNodes(w io.Writer, args []string, forProduction bool) error {
 	if len(args) == 0 || strings.Contains(args[0], "=") {
 		return cli.Usage(errors.New("give the folder to write into, and then NAME=ADDRESS for each node: --tls cluster n1=10.0.0.1"))

@@ -20,17 +20,18 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// connection is the flags of every command that calls a cluster.
+// connection has the flags of every command that calls a cluster.
 type connection struct {
 	addr          string
 	tokenFile     string
 	ca, cert, key string
 	consistency   string
-	fresh         []string // values of consistency; nil: those that the client accepts
+	fresh         []string // values of consistency; nil for those that the client accepts
 	out           cli.Output
 }
 
-// command completes a command that asks a cluster for something and prints it. After an error of ask nothing is printed.
+// command completes a command that asks a cluster for something and prints it. After an error of ask nothing is
+// printed.
 func (c *connection) command(cmd *cobra.Command, args cobra.PositionalArgs, ask func(context.Context, *client.Client, []string) (cli.Tabler, error)) *cobra.Command {
 	cmd.Args = cli.Args(args)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -39,7 +40,7 @@ func (c *connection) command(cmd *cobra.Command, args cobra.PositionalArgs, ask 
 			return err
 		}
 		found, err := ask(cmd.Context(), cl, args)
-		status, _ := errors.AsType[cli.ExitStatus](err) // an answer, which the exit code says, too
+		status, _ := errors.AsType[cli.ExitStatus](err) // a result that the exit code also carries
 		if err != nil && (status.Code == 0 || status.Err != nil) {
 			return err
 		}
@@ -122,7 +123,7 @@ func (c *connection) servers(env string) []string {
 	return servers
 }
 
-// tls is the trust in servers, and the certificate that they are shown.
+// tls returns the trust in servers, and the certificate that they are shown.
 func (c *connection) tls() (*tls.Config, error) {
 	if (c.cert == "") != (c.key == "") {
 		return nil, errors.New("--cert and --key belong together; give both or none")

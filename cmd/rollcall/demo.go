@@ -19,12 +19,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// sample is a service of the demo, whose instances are entries in the registry and nothing else: no port is open.
+// sample is a service of the demo. Its instances exist only in the registry: no port is open.
 type sample struct {
 	app, team, version string
 	instances          int
 	port               uint16
-	checked            bool // it is registered by Consul's API, with a check
+	checked            bool // it is registered through Consul's API, with a check
 }
 
 var samples = []sample{
@@ -53,7 +53,7 @@ var sampleKeys = map[string]string{
 // sampleJobs are locks, for each of which two processes wait in turn.
 var sampleJobs = []string{"billing/nightly-run", "reports/monthly"}
 
-// Times of the demo: a lease is short, so that an instance that dies is gone while it is looked for.
+// Times of the demo: a lease is short, so that a dead instance disappears while somebody watches.
 const (
 	sampleLease    = 15 // s
 	sampleInterval = 5  // s
@@ -69,7 +69,7 @@ type demo struct {
 	next int // how many troubles there were
 }
 
-// demoPace is the time between two things that happen to the samples of a datacenter.
+// demoPace is the time between two events among the samples of a datacenter.
 const demoPace = 4 * time.Second
 
 // runDemo keeps the samples alive in every datacenter, as clients do, until ctx ends.
@@ -95,7 +95,8 @@ func runDemo(ctx context.Context, nodes []*localcluster.Node, pace time.Duration
 	return nil
 }
 
-// run starts everything and returns when ctx has ended and nothing runs any more. What is registered ends with its leases.
+// run starts everything and returns when ctx has ended and nothing runs any more. What is registered ends with its
+// leases.
 func (d *demo) run(ctx context.Context, dc string) {
 	var all sync.WaitGroup
 	var live []*sampleInstance
@@ -130,7 +131,7 @@ func (d *demo) run(ctx context.Context, dc string) {
 	_ = d.cl.Close(bounded) // the registrations stay, so there is nothing to lose
 }
 
-// newSampleInstance is instance i of a service, in one of three zones of its datacenter.
+// newSampleInstance returns instance i of a service, in one of three zones of its datacenter.
 func newSampleInstance(s sample, dc string, number, i int) *registry.Instance {
 	zone := dc + "-" + string(rune('a'+i%3))
 	instance := client.NewInstance(s.app, s.port)
@@ -147,14 +148,16 @@ type sampleInstance struct {
 	cl           *client.Client
 	instance     *registry.Instance
 	registration *client.Registration
-	until        time.Time // of its trouble; zero: it has none
+	until        time.Time // end of its trouble; zero if it has none
 }
 
-// start registers the instance. Its registration leaves it registered when it ends, as a process that dies does.
+// start registers the instance. When the registration ends, the instance stays registered, as with a process that
+// dies.
 func (i *sampleInstance) start() {
 	instance := *i.instance
 	instance.LastDirty = time.Now().UnixMilli()
-	i.registration, _ = i.cl.StartRegistration(client.RegistrationConfig{Instance: &instance, Stay: true}) // fails only when the client is closed
+	// fails only when the client is closed
+	i.registration, _ = i.cl.StartRegistration(client.RegistrationConfig{Instance: &instance, Stay: true})
 }
 
 // end ends the instance's process, and with it the heartbeats.
@@ -179,7 +182,7 @@ var troubles = []struct {
 	{8, func(ctx context.Context, i *sampleInstance) { i.end(ctx) }}, // it dies, and its lease ends
 }
 
-// most is how many instances are in trouble at most: the registry must not doubt what it hears.
+// most bounds the instances in trouble, so that the registry does not start to doubt what it hears.
 const most = 3
 
 // step ends troubles that are over, and begins one.
@@ -209,7 +212,7 @@ func (d *demo) step(ctx context.Context, live []*sampleInstance, now time.Time) 
 	trouble.happen(ctx, i)
 }
 
-// keepChecked keeps an instance registered as a client of Consul does, by a check that warns now and then.
+// keepChecked keeps an instance registered as a Consul client does, with a check that warns now and then.
 func (d *demo) keepChecked(ctx context.Context, s sample, i *registry.Instance) {
 	id := i.InstanceID
 	host, _, _ := strings.Cut(i.HostName, ".")
@@ -264,7 +267,7 @@ func putAt(ctx context.Context, url string, body []byte) error {
 	return nil
 }
 
-// work waits for a job's lock, holds it for some paces and gives it back, again and again.
+// work repeatedly waits for a job's lock, holds it for some paces and gives it back.
 func (d *demo) work(ctx context.Context, job, worker string) {
 	for ctx.Err() == nil {
 		held, err := d.cl.AcquireLock(ctx, client.LockOptions{Name: job, Value: []byte(worker)})
@@ -274,7 +277,7 @@ func (d *demo) work(ctx context.Context, job, worker string) {
 		}
 		wait.Pause(ctx, nil, time.Duration(2+rand.IntN(4))*d.pace)
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_ = held.Release(release) // else its session ends
+		_ = held.Release(release) // otherwise its session ends
 		cancel()
 	}
 }

@@ -75,10 +75,10 @@ func newDevCommand() *cobra.Command {
 // maxDCs keeps the node-to-node ports of the last datacenter below the HTTP ports of the first.
 const maxDCs = 9
 
-// dcPortsApart is how far the ports of two neighbouring datacenters lie apart.
+// dcPortsApart is the distance between the ports of two neighbouring datacenters.
 const dcPortsApart = 100
 
-// clusterPortsBelow is how far the node-to-node ports lie below the HTTP ports.
+// clusterPortsBelow is how far the node-to-node ports are below the HTTP ports.
 const clusterPortsBelow = 1000
 
 func (o devOptions) validate() error {
@@ -99,10 +99,10 @@ func (o devOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// open says whether other machines may reach the nodes.
+// open reports whether other machines may reach the nodes.
 func (o devOptions) open() bool { return !netip.MustParseAddr(o.listen).IsLoopback() }
 
-// warning is what --listen does without; "": nothing.
+// warning returns which protection is missing with --listen, or "".
 func (o devOptions) warning() string {
 	if !o.open() {
 		return ""
@@ -111,8 +111,8 @@ func (o devOptions) warning() string {
 		net.JoinHostPort(o.listen, strconv.Itoa(o.httpPort)))
 }
 
-// place says where a node serves HTTP. The other nodes, which are on this machine, find one that serves on all of its addresses
-// on loopback. What a server would refuse to do openly is written out.
+// place sets where a node serves HTTP. The other nodes, which are on this machine, find one that serves on all of its
+// addresses on loopback. Settings allow explicitly what a server would otherwise refuse to leave open.
 func (o devOptions) place(n *localcluster.Node, port int) {
 	listen := net.JoinHostPort(o.listen, strconv.Itoa(port))
 	n.HTTP, n.Settings = listen, map[string]string{}
@@ -148,7 +148,7 @@ func (o devOptions) plan() []*localcluster.Node {
 	return nodes
 }
 
-// dataOf is where a datacenter's nodes have their directories.
+// dataOf returns where a datacenter's nodes have their directories.
 func (o devOptions) dataOf(dc int) string {
 	if dc == 1 {
 		return o.data
@@ -156,8 +156,8 @@ func (o devOptions) dataOf(dc int) string {
 	return filepath.Join(o.data, localcluster.DatacenterName(dc))
 }
 
-// checkPorts finds ports that other processes use, before the first node is started: a cluster starts as a whole or not
-// at all.
+// checkPorts finds ports that other processes use, before the first node is started: a cluster starts as a whole or
+// not at all.
 func checkPorts(nodes []*localcluster.Node) error {
 	var errs []error
 	for _, n := range nodes {
@@ -252,12 +252,12 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 	return supervise(ctx, nodes, out)
 }
 
-// settingsOf is the file with a node's settings.
+// settingsOf returns the path of a node's settings file.
 func settingsOf(n *localcluster.Node) string {
 	return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml")
 }
 
-// writeSettings writes the settings of a node, by which it can be started without dev.
+// writeSettings writes the settings of a node, so that it can be started without dev.
 func writeSettings(n *localcluster.Node) error {
 	settings := n.AllSettings()
 	settings["data.dir"] = filepath.Base(n.Dir) // beside the file
@@ -265,12 +265,12 @@ func writeSettings(n *localcluster.Node) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(config.Template(false, settings)), 0o600))
 }
 
-// restart is the command that starts a node again.
+// restart returns the command that starts a node again.
 func restart(n *localcluster.Node) string {
 	return os.Args[0] + " server --config " + settingsOf(n)
 }
 
-// nodeLine is what dev prints for a node; scripts read it.
+// nodeLine returns what dev prints for a node; scripts read it.
 func nodeLine(n *localcluster.Node) string {
 	return fmt.Sprintf("node=%s dc=%s http=%s pid=%d", strings.TrimPrefix(n.Name, "node"), n.Datacenter, n.HTTP, n.Pid())
 }

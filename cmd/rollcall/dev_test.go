@@ -33,7 +33,7 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*devOptions)
-		want   string // "": valid
+		want   string // "" if valid
 	}{
 		{name: "defaults", change: func(*devOptions) {}},
 		{name: "mode ap", change: func(o *devOptions) { o.mode = "ap" }},
@@ -141,7 +141,7 @@ func TestDevRefusesTheDataOfAClusterOfAnotherSize(t *testing.T) {
 	}
 }
 
-// shells are nodes whose processes are shell scripts.
+// shells returns nodes whose processes are shell scripts.
 func shells(t *testing.T, scripts ...string) []*localcluster.Node {
 	t.Helper()
 	var nodes []*localcluster.Node
@@ -190,7 +190,7 @@ func TestDevFailsWhenANodeDiesBeforeTheClusterIsReady(t *testing.T) {
 
 // output is what a process prints.
 type output struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	buffer bytes.Buffer
 }
 
@@ -206,7 +206,7 @@ func (o *output) text() string {
 	return o.buffer.String()
 }
 
-// eventually waits for a minute at most until something holds.
+// eventually waits for at most a minute until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
@@ -239,7 +239,7 @@ func startDev(t *testing.T, args ...string) (said *output) {
 	return said
 }
 
-// TestDevNodeThatWasKilledComesBackByTheCommandThatDevPrints runs the demo meanwhile, which goes on.
+// The demo runs meanwhile, and goes on.
 func TestDevNodeThatWasKilledComesBackByTheCommandThatDevPrints(t *testing.T) {
 	for _, mode := range config.Modes {
 		t.Run(mode, func(t *testing.T) {

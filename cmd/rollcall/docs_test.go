@@ -123,7 +123,7 @@ func TestShellsCompleteNamesOfTheCluster(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		words []string // the last one is being typed
-		want  string   // names, and what the shell is to do: 4 offer no files, 2 no space afterwards
+		want  string   // names, and the directive for the shell: 4 offers no files, 2 adds no space
 	}{
 		{"applications", []string{"ls", ""}, "ORDERS USERS :4"},
 		{"applications as they are typed", []string{"watch", "ord"}, "orders :4"},
@@ -178,7 +178,7 @@ func TestCompletionIsSilentAndQuickWhereNoServerResponds(t *testing.T) {
 
 // Every argument that names something of the cluster is completed.
 func TestEveryNameIsCompleted(t *testing.T) {
-	unnamed := []string{"rollcall tls issue"} // names what is not there yet
+	unnamed := []string{"rollcall tls issue"} // names something that does not exist yet
 	placeholders := []string{"APP", "APP/ID", "NAME", "ID", "KEY", "PREFIX", "SENDER", "ACCESSOR"}
 	root := newRootCommand()
 	var walk func(cmd *cobra.Command)

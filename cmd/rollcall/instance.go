@@ -215,7 +215,7 @@ func (e explanation) Table() [][]string {
 	return rows
 }
 
-// saidBy shows the author, and the one whom the author named.
+// saidBy shows the author, and the person whom the author named.
 func saidBy(author, says string) string {
 	if says == "" {
 		return author

@@ -44,11 +44,11 @@ type keyPair struct {
 	Key         string `json:"key"`
 	Value       []byte `json:"value"` // base64
 	Flags       uint64 `json:"flags"`
-	Session     string `json:"session,omitempty"` // absent: no session holds the key
+	Session     string `json:"session,omitempty"` // absent if no session holds the key
 	LockIndex   uint64 `json:"lock_index"`
 	CreateIndex uint64 `json:"create_index"`
 	ModifyIndex uint64 `json:"modify_index"`
-	Fence       uint64 `json:"fence,omitempty"` // of a single pair whose key is held
+	Fence       uint64 `json:"fence,omitempty"` // only for a single pair whose key is held
 }
 
 func newKeyPair(e client.Pair) keyPair {
@@ -65,7 +65,7 @@ func (e keyPair) Table() [][]string {
 	}
 }
 
-// shortValue shows the beginning of a value that is text of one line, and the length of another one.
+// shortValue shows the beginning of a value that is one line of text, and the length of any other value.
 func shortValue(value []byte) string {
 	const longest = 80
 	text := string(value)
@@ -190,7 +190,7 @@ func listKeys(ctx context.Context, keys client.KV, prefix string, names bool, se
 	return list, err
 }
 
-// keyList is keys in the form of ls, an empty list rather than null.
+// keyList has keys in the form of ls, an empty list rather than null.
 type keyList []keyPair
 
 func (l keyList) Table() [][]string {
@@ -201,7 +201,7 @@ func (l keyList) Table() [][]string {
 	return rows
 }
 
-// keyNames is the names alone, without a head, for pipes.
+// keyNames has the names alone, without a header, for pipes.
 type keyNames []string
 
 func (l keyNames) Table() [][]string {
@@ -261,7 +261,7 @@ func (o *putOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.fenceSemaphore, "fence-semaphore", "", "the semaphore whose acquisition --fence means")
 }
 
-// write is what the flags ask for, without the value.
+// write returns what the flags ask for, without the value.
 func (o *putOptions) write(f *pflag.FlagSet, key string) (client.Write, error) {
 	w := client.Write{Key: key, Flags: o.flags, Acquire: o.acquire, Release: o.release}
 	conditions := 0
@@ -281,7 +281,7 @@ func (o *putOptions) write(f *pflag.FlagSet, key string) (client.Write, error) {
 	return w, err
 }
 
-// fenceOf is the acquisition that must still last; nil: none.
+// fenceOf returns the acquisition that must still last, or nil.
 func (o *putOptions) fenceOf(f *pflag.FlagSet, key string) (*kv.Fence, error) {
 	fence := &kv.Fence{Kind: kv.Key, Name: key, Index: kv.Index(o.fence)}
 	names := 0
@@ -305,7 +305,7 @@ func (o *putOptions) fenceOf(f *pflag.FlagSet, key string) (*kv.Fence, error) {
 	return fence, nil
 }
 
-// word names what a write that succeeded has done.
+// word names what a successful write has done.
 func (o *putOptions) word() string {
 	switch {
 	case o.acquire != "":
@@ -316,7 +316,7 @@ func (o *putOptions) word() string {
 	return "written"
 }
 
-// unwritten says why nothing was written, as far as that is known.
+// unwritten says why nothing was written, if that is known.
 func (o *putOptions) unwritten(key string, w client.Written) error {
 	switch {
 	case o.fence != 0 && w.Fence != o.fence:
@@ -329,7 +329,7 @@ func (o *putOptions) unwritten(key string, w client.Written) error {
 	return fmt.Errorf("%s was not written: its index is not %d", key, o.cas)
 }
 
-// readArgument is a value as it was given: text, @FILE or - for standard input.
+// readArgument returns a value as given: text, @FILE or - for standard input.
 func readArgument(text string, stdin io.Reader) ([]byte, error) {
 	if text == "-" {
 		return io.ReadAll(stdin)
@@ -397,7 +397,7 @@ type keyPrinter struct {
 	known   []client.Pair // by key
 }
 
-// tree prints the differences between the known state and the present one; both are in byte order.
+// tree prints the differences between the known state and the current one; both are in byte order.
 func (p *keyPrinter) tree(now []client.Pair) error {
 	old := p.known
 	var errs error
@@ -426,7 +426,7 @@ func (p *keyPrinter) tree(now []client.Pair) error {
 	return errs
 }
 
-// change says what happened to a key that is there.
+// change says what happened to an existing key.
 func (p *keyPrinter) change(before, now client.Pair) string {
 	switch {
 	case !p.started:

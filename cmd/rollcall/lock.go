@@ -81,7 +81,7 @@ func newSemaphoreCommand() *cobra.Command {
 	return cmd
 }
 
-// holding is the flags of the commands that run another one while they hold something.
+// holding has the flags of the commands that run another one while they hold something.
 type holding struct {
 	connection
 	ttl, lockDelay, timeout, grace time.Duration
@@ -121,7 +121,7 @@ func (h *holding) validate() error {
 	return errors.Join(errs...)
 }
 
-// commandArgs wants NAME -- COMMAND.
+// commandArgs checks for NAME -- COMMAND.
 func commandArgs(cmd *cobra.Command, args []string) error {
 	if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
 		return cli.Usage(fmt.Errorf("write %s NAME [flags] -- COMMAND [ARG …]", cmd.CommandPath()))
@@ -129,7 +129,7 @@ func commandArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// log returns a logger to standard error, of failures only unless --verbose is given.
+// log returns a logger to standard error, only of failures unless --verbose is given.
 func (h *holding) log(w io.Writer) *slog.Logger {
 	level := slog.LevelWarn
 	if h.verbose {
@@ -138,11 +138,11 @@ func (h *holding) log(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// acquirer acquires what is to be held.
+// acquirer acquires the lock or permit that the command runs under.
 type acquirer func(context.Context, *client.Client, client.LockOptions) (*client.Held, error)
 
-// run acquires what the first argument names, runs the command and releases it. variable is the environment variable for
-// the name.
+// run acquires what the first argument names, runs the command and releases it. variable is the environment variable
+// for the name.
 func (h *holding) run(cmd *cobra.Command, args []string, variable string, acquire acquirer) error {
 	if err := h.validate(); err != nil {
 		return cli.Usage(err)
@@ -156,8 +156,8 @@ func (h *holding) run(cmd *cobra.Command, args []string, variable string, acquir
 	if err != nil {
 		return err
 	}
-	// From here on a signal ends the wait or the command, and then this process. Ctrl-Z does nothing, because a stopped
-	// rollcall could not end the command.
+	// From here on a signal ends the wait or the command, and then this process. Ctrl-Z does nothing, because a
+	// stopped rollcall could not end the command.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwardedSignals(h.foreground)...)
 	defer signal.Stop(signals)
@@ -169,7 +169,7 @@ func (h *holding) run(cmd *cobra.Command, args []string, variable string, acquir
 	c := &child{held: held, grace: h.grace, group: !h.foreground, signals: signals, log: log}
 	outcome := c.run(path, args[1:], cmd, append(os.Environ(),
 		variable+"="+args[0], fmt.Sprintf("ROLLCALL_FENCE=%d", held.Fence().Index), "ROLLCALL_SESSION="+held.Session()))
-	// The context of the command line may have ended by a signal.
+	// A signal may have ended the context of the command line.
 	if err := held.Release(context.WithoutCancel(cmd.Context())); err != nil && !errors.Is(err, client.ErrLost) {
 		log.Warn("not released, it will be free when its session has ended", "err", err)
 	}
@@ -191,7 +191,7 @@ func (h *holding) acquire(ctx context.Context, cl *client.Client, name string, a
 	})
 }
 
-// notAcquired is the exit status of a wait that ended without a lock.
+// notAcquired returns the exit status of a wait that ended without a lock.
 func (h *holding) notAcquired(ctx context.Context, signals <-chan os.Signal, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -202,7 +202,7 @@ func (h *holding) notAcquired(ctx context.Context, signals <-chan os.Signal, err
 	return cli.ExitStatus{Code: exitRollcall, Err: err}
 }
 
-// signalCode is the exit code after the signal that ended the wait.
+// signalCode returns the exit code after the signal that ended the wait.
 func signalCode(signals <-chan os.Signal) int {
 	select {
 	case s := <-signals:

@@ -55,7 +55,7 @@ func (f *fakeLocks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// called are the calls without renewals.
+// called returns the calls without renewals.
 func (f *fakeLocks) called() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +93,7 @@ func TestLockDoesNotRunTheCommandUnlessItHolds(t *testing.T) {
 		name string
 		args []string
 		free bool
-		addr string // of the server; "": one of locks
+		addr string // of the server; "" for one of locks
 		code int
 		says string
 	}{

@@ -32,8 +32,8 @@ func newLsCommand() *cobra.Command {
 	return cmd
 }
 
-// instanceList is instances in the form of ls, an empty list rather than null. Scripts rely on the
-// names of its JSON members.
+// instanceList has instances in the form of ls, an empty list rather than null. Scripts rely on the names of its JSON
+// members.
 type instanceList []client.Instance
 
 func (l instanceList) Table() [][]string {
@@ -50,7 +50,7 @@ func (l instanceList) Table() [][]string {
 	return rows
 }
 
-// owner is the datacenter of an instance, "" for the cluster's own, and for how long its link has been cut.
+// owner returns the datacenter of an instance, "" for the cluster's own, and for how long its link has been cut.
 func owner(i client.Instance) string {
 	if i.UnheardMS == 0 {
 		return i.Datacenter
@@ -70,7 +70,7 @@ func ports(i client.Instance) string {
 	return strconv.Itoa(i.Port) + "," + strconv.Itoa(i.SecurePort) + "(tls)"
 }
 
-// quarantineList is the instances in quarantine, an empty list rather than null.
+// quarantineList has the instances in quarantine, an empty list rather than null.
 type quarantineList []client.Instance
 
 func (l quarantineList) Table() [][]string {

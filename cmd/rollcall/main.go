@@ -1,8 +1,8 @@
-// Command rollcall is the registry's one binary: the server, a local cluster for development, and the operator's commands.
-// The commands are clients of a cluster; cmd/internal/node makes a server of the packages. docs/reference/cli.md shows every command
-// and docs/reference/settings.md every setting.
+// Command rollcall is the registry's one binary: the server, a local cluster for development, and the operator's
+// commands. The commands are clients of a cluster; cmd/internal/node assembles a server from the packages.
+// docs/reference/cli.md shows every command and docs/reference/settings.md every setting.
 //
-//	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
+//	main.go, server.go, dev.go, config.go         the program, and the commands about servers on this machine
 //	status.go, verify.go, upgrade.go, debug.go    the cluster, and what support asks of a node
 //	top.go                                        its overview in a terminal, which package cmd/internal/top draws
 //	auth.go, token.go, audit.go                   who may do what, and who did
@@ -10,8 +10,8 @@
 //	peers.go, selfpreservation.go                 its peers, and whether it withholds evictions
 //	instance.go, register.go, ls.go, watch.go     instances: acts on one, registration, lists and changes
 //	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
-//	connect.go, arguments.go, cells.go            what commands share: the client, arguments and flags, cells of tables
-//	completion.go, tree.go                        what shells complete, and what man pages are made of
+//	connect.go, arguments.go, cells.go            what commands share: the client, arguments, flags, cells of tables
+//	completion.go, tree.go                        what shells complete, and what man pages are made from
 package main
 
 import (
@@ -111,7 +111,7 @@ type build struct {
 
 func (b build) Table() [][]string { return [][]string{{"rollcall", b.Version, b.Go, b.Platform}} }
 
-// newBenchCommand names the program of the benchmarks, which were commands of this one.
+// newBenchCommand points to the benchmark program, whose commands were once part of this one.
 func newBenchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "bench",

@@ -216,8 +216,7 @@ data: {"index":"e-10","action":"DELETED","why":"evicted","app":"ORDERS","id":"x\
 
 `
 
-// watched runs a watch on a server that sends watchStream until it is cut off after the line that
-// ends with last.
+// watched runs a watch on a server that sends watchStream until it is cut off after the line that ends with last.
 func watched(t *testing.T, last string, args ...string) (stdout, stderr string, code int, asked string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -120,8 +120,8 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 	})
 }
 
-// peerTables shows the state of replication as up to six tables: the peers, the servers that send, their
-// clocks, the repairs, and what is refused.
+// peerTables shows the state of replication as up to six tables: the peers, the servers that send, their clocks, the
+// repairs, and what is refused.
 type peerTables struct{ client.Peers }
 
 func (p peerTables) Table() [][]string {

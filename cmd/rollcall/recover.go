@@ -74,7 +74,7 @@ func newRecoverCommand() *cobra.Command {
 	return cmd
 }
 
-// recoverCluster goes on with one data directory.
+// recoverCluster makes a cluster go on with one data directory.
 func recoverCluster(ctx context.Context, dir string, members map[string]string, log *slog.Logger, out cli.Output, w io.Writer) error {
 	done, err := node.Recover(ctx, dir, members, log)
 	if err != nil {
@@ -86,7 +86,7 @@ func recoverCluster(ctx context.Context, dir string, members map[string]string, 
 	})
 }
 
-// skipEntry has a node pass over a log entry.
+// skipEntry makes a node skip a log entry.
 func skipEntry(dir string, entry uint64, out cli.Output, w io.Writer) error {
 	if entry == 0 {
 		return cli.Usage(errors.New("--skip-entry: 0 is no log entry: give the index that the node's last line names"))
@@ -109,7 +109,7 @@ func (s skippedEntry) Table() [][]string {
 	return append(rows, []string{"now do the same on every other node of the cluster, then start them: nodes that skip other entries refuse each other"})
 }
 
-// convertLog makes the log of a data directory one of another kind.
+// convertLog converts the log of a data directory to another kind.
 func convertLog(dir, to string, out cli.Output, w io.Writer) error {
 	if to != string(store.LogBolt) && to != string(store.LogWAL) {
 		return cli.Usage(fmt.Errorf("--convert-log: %q is neither %s nor %s", to, store.LogBolt, store.LogWAL))
@@ -121,30 +121,30 @@ func convertLog(dir, to string, out cli.Output, w io.Writer) error {
 	return out.Print(w, converted{Log: to, Entries: entries})
 }
 
-// converted is what recover --convert-log says.
+// converted is what recover --convert-log prints.
 type converted struct {
 	Log     string `json:"log"`
-	Entries uint64 `json:"entries"` // that the log has
+	Entries uint64 `json:"entries"` // entries in the log
 }
 
 func (c converted) Table() [][]string {
 	return [][]string{{fmt.Sprintf("the log is in %s now, with %d entries: start the node with raft.log %[1]s", c.Log, c.Entries)}}
 }
 
-// recovered is what recover says.
+// recovered is what recover prints.
 type recovered struct {
 	Node      string   `json:"node"`
 	ClusterID string   `json:"cluster_id"`
-	Entry     uint64   `json:"entry"`  // the last log entry that the directory had
+	Entry     uint64   `json:"entry"`  // the last log entry in the directory
 	Before    uint64   `json:"before"` // the index until now
-	Index     uint64   `json:"index"`  // from which it goes on
+	Index     uint64   `json:"index"`  // the index from which it goes on
 	Instances int      `json:"instances"`
 	Keys      int      `json:"keys"`
-	Others    []string `json:"others"` // of the cluster as it was
-	Old       string   `json:"old"`    // the directory as it was
+	Others    []string `json:"others"` // in the old cluster
+	Old       string   `json:"old"`    // where the old directory was moved
 }
 
-// enumerate is "a", "a and b", or "a, b and c".
+// enumerate returns "a", "a and b", or "a, b and c".
 func enumerate(names []string) string {
 	last := len(names) - 1
 	if last < 1 {

@@ -62,8 +62,8 @@ func newRegisterCommand() *cobra.Command {
 // cancelLimit bounds the cancel at the end of --heartbeat, all servers together.
 const cancelLimit = 10 * time.Second
 
-// keepAlive keeps the instance registered until ctx ends, and cancels it then. It returns at once if the cluster refuses
-// the first registration as malformed or forbidden.
+// keepAlive keeps the instance registered until ctx ends, and cancels it then. It returns at once if the cluster
+// refuses the first registration as malformed or forbidden.
 func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instance, out io.Writer) error {
 	r, err := cl.StartRegistration(client.RegistrationConfig{Instance: instance})
 	if err != nil {
@@ -83,7 +83,7 @@ func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instan
 	return err
 }
 
-// atNode names the node that a client talks to; "": it does not say, as a stock Eureka server.
+// atNode names the node that a client talks to, or returns "" if that does not say, like a stock Eureka server.
 func atNode(ctx context.Context, cl *client.Client) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -117,7 +117,7 @@ func (o *registerOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.heartbeat, "heartbeat", false, "keep the instance alive until Ctrl-C, then cancel it")
 }
 
-// instance is the instance of the options, completed by the names of this machine.
+// instance returns the instance of the options, completed with the names of this machine.
 func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	status, err := parseStatus("--status", o.status)
 	lease, err2 := seconds("--lease", o.lease)
@@ -142,7 +142,7 @@ func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	return i, nil
 }
 
-// seconds refuses fractions of a second, which the protocol does not know.
+// seconds refuses fractions of a second, which the protocol does not have.
 func seconds(name string, d time.Duration) (int32, error) {
 	if d < time.Second || d%time.Second != 0 || d/time.Second > math.MaxInt32 {
 		return 0, fmt.Errorf("%s: %v is not a whole number of seconds", name, d)

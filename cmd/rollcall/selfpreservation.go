@@ -71,8 +71,8 @@ func newPreservationHoldCommand() *cobra.Command {
 	return cmd
 }
 
-// preservation is self-preservation as text: the reason, the state with its numbers, the leases that are overdue, and the
-// transitions.
+// preservation shows self-preservation as text: the reason, the state with its numbers, the leases that are overdue,
+// and the transitions.
 type preservation struct{ client.SelfPreservation }
 
 func (p preservation) Table() [][]string {
@@ -96,7 +96,7 @@ func figuresRow(name string, f client.Figures) []string {
 	return []string{name, number(f.Leases), number(f.Counted), number(f.Fresh), number(f.Expired)}
 }
 
-// overdue is a table of the leases that are not fresh, if there are any.
+// overdue returns a table of the leases that are not fresh, if there are any.
 func (p preservation) overdue() [][]string {
 	rows := [][]string{{}, {"OVERDUE", "SILENT", "ENDS IN"}}
 	for _, a := range p.Applications {
@@ -107,7 +107,7 @@ func (p preservation) overdue() [][]string {
 	return unlessEmpty(rows)
 }
 
-// transitions is a table of the transitions, newest first, if there were any.
+// transitions returns a table of the transitions, newest first, if there were any.
 func (p preservation) transitions() [][]string {
 	rows := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}}
 	for _, t := range p.Transitions {

@@ -37,7 +37,7 @@ func newServerCommand() *cobra.Command {
 			queue := node.NewLogQueue(cmd.ErrOrStderr())
 			defer queue.Flush(node.FlushLimit)
 			level := node.NewLogLevel(s.LogLevel)
-			stdlog.SetOutput(queue) // for libraries that know no other log
+			stdlog.SetOutput(queue) // for libraries that use only this log
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP) // which would end the process
 			defer signal.Stop(hangups)

@@ -49,7 +49,7 @@ func newSessionCreateCommand() *cobra.Command {
 	return cmd
 }
 
-// createdSession is the id alone, for scripts; in JSON all of it.
+// createdSession prints only the id, for scripts; in JSON everything.
 type createdSession struct{ client.Session }
 
 func (s createdSession) Table() [][]string { return [][]string{{s.ID}} }
@@ -98,7 +98,7 @@ func newSessionLsCommand() *cobra.Command {
 	})
 }
 
-// sessionList is sessions in the form of ls, an empty list rather than null.
+// sessionList has sessions in the form of ls, an empty list rather than null.
 type sessionList []client.Session
 
 func (l sessionList) Table() [][]string {
@@ -109,7 +109,7 @@ func (l sessionList) Table() [][]string {
 	return rows
 }
 
-// endsIn is how long a session lasts unless it is renewed.
+// endsIn returns how long a session lasts unless it is renewed.
 func endsIn(s client.Session) string {
 	if s.TTL == "" {
 		return "never"

@@ -77,7 +77,7 @@ func newSnapshotSaveCommand() *cobra.Command {
 	return cmd
 }
 
-// saved is what snapshot save says.
+// saved is what snapshot save prints.
 type saved struct {
 	File  string            `json:"file"`
 	Bytes int64             `json:"bytes"`
@@ -98,7 +98,7 @@ func stateOf(h backup.Header) client.SavedState {
 	}
 }
 
-// readSnapshot reads a file, or (-) the standard input.
+// readSnapshot reads a file, or standard input for "-".
 func readSnapshot(cmd *cobra.Command, name string) (backup.Contents, error) {
 	var from io.Reader = cmd.InOrStdin()
 	if name != "-" {
@@ -237,7 +237,7 @@ func newSnapshotDiffCommand() *cobra.Command {
 	return c.command(cmd, cobra.RangeArgs(1, 2), ask)
 }
 
-// otherSnapshot is that of a file, or (none is named) of a cluster.
+// otherSnapshot returns the snapshot in a file or, if none is named, of a cluster.
 func otherSnapshot(cmd *cobra.Command, cl *client.Client, name []string) (backup.Contents, error) {
 	if len(name) > 0 {
 		return readSnapshot(cmd, name[0])
@@ -334,7 +334,7 @@ func newSnapshotRestoreCommand() *cobra.Command {
 	})
 }
 
-// restored is what snapshot restore says.
+// restored is what snapshot restore prints.
 type restored client.Restored
 
 func (r restored) Table() [][]string {

@@ -32,7 +32,7 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// checked is a cluster's condition as an exit code, nil if it is well.
+// checked returns a cluster's condition as an exit code, nil if it is well.
 func checked(s client.Status) error {
 	switch s.Condition {
 	case "well":
@@ -43,7 +43,7 @@ func checked(s client.Status) error {
 	return cli.ExitStatus{Code: 1}
 }
 
-// clusterStatus is a cluster's status as two tables: the cluster, and its nodes.
+// clusterStatus shows a cluster's status as two tables: the cluster, and its nodes.
 type clusterStatus struct{ client.Status }
 
 func (s clusterStatus) Table() [][]string {
@@ -96,7 +96,7 @@ func newMembersTransferCommand() *cobra.Command {
 	})
 }
 
-// transferred is a node that is to lead.
+// transferred names the node that will lead.
 type transferred struct {
 	Leader string `json:"leader"`
 }
@@ -119,7 +119,7 @@ func newMembersRemoveCommand() *cobra.Command {
 	return cmd
 }
 
-// memberList is the nodes of a cluster, an empty list rather than null.
+// memberList has the nodes of a cluster, an empty list rather than null.
 type memberList []client.NodeStatus
 
 func (l memberList) Table() [][]string {
@@ -137,7 +137,7 @@ func (l memberList) Table() [][]string {
 	return rows
 }
 
-// contact is how long ago a node was in contact; "": it is the leader, or it is not known.
+// contact shows how long ago a node was in contact, or "" if it is the leader, or that is not known.
 func contact(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -145,7 +145,7 @@ func contact(ms int64) string {
 	return duration(ms) + " ago"
 }
 
-// removed is a node that was removed.
+// removed names a node that was removed.
 type removed struct {
 	Node string `json:"removed"`
 }
@@ -164,7 +164,7 @@ func newEventsCommand() *cobra.Command {
 	})
 }
 
-// recentEvents is registrations and cancels as one table.
+// recentEvents shows registrations and cancels as one table.
 type recentEvents struct{ client.Events }
 
 func (e recentEvents) Table() [][]string {

@@ -59,7 +59,7 @@ func newTLSIssueCommand() *cobra.Command {
 	return cmd
 }
 
-// maxDays is what an authority lasts.
+// maxDays is the lifetime of an authority.
 const maxDays = 3650
 
 // issued is a certificate that was issued.

@@ -35,7 +35,7 @@ func newRoleLsCommand() *cobra.Command {
 	})
 }
 
-// roleList is roles, a line for each rule.
+// roleList shows roles, a line for each rule.
 type roleList []client.Role
 
 func (l roleList) Table() [][]string {
@@ -63,7 +63,7 @@ func newRoleGetCommand() *cobra.Command {
 	})
 }
 
-// rules is the rules of a role, as role put takes them.
+// rules has the rules of a role in the form that role put takes.
 type rules struct{ client.Role }
 
 func (r rules) Table() (rows [][]string) {
@@ -133,7 +133,7 @@ func newTokenLsCommand() *cobra.Command {
 	})
 }
 
-// tokenList is tokens in the form of ls.
+// tokenList has tokens in the form of ls.
 type tokenList []client.Token
 
 func (l tokenList) Table() [][]string {
@@ -210,7 +210,7 @@ func newTokenRevokeCommand() *cobra.Command {
 // tokenFileEnv is --token-file in the environment.
 const tokenFileEnv = "ROLLCALL_TOKEN_FILE"
 
-// checkTokenFile refuses a file of a token that is readable beyond its owner and group.
+// checkTokenFile refuses a token file that is readable beyond its owner and group.
 func checkTokenFile(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -225,7 +225,7 @@ func checkTokenFile(path string) error {
 	return nil
 }
 
-// warnOfSecret warns of a token or password in --addr, which other users of the machine see.
+// warnOfSecret warns of a token or password in --addr, which other users of the machine can see.
 func warnOfSecret(cmd *cobra.Command, _ []string) error {
 	flag := cmd.Flags().Lookup("addr")
 	if flag == nil || !slices.ContainsFunc(setting.SplitList(flag.Value.String()), func(s string) bool { return strings.Contains(s, "@") && !strings.HasPrefix(s, "unix:") }) {
@@ -235,7 +235,7 @@ func warnOfSecret(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
-// credential is the file of the token that calls carry; "": none.
+// credential returns the file with the token that calls carry, or "".
 func (c *connection) credential() (path string, err error) {
 	path, from := c.tokenFile, "--token-file"
 	if path == "" {

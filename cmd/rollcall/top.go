@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/top"
 )
 
-// shortestInterval keeps top from being a load of its own.
+// shortestInterval keeps top from becoming a load.
 const shortestInterval = 200 * time.Millisecond
 
 func newTopCommand() *cobra.Command {
@@ -49,13 +49,13 @@ func newTopCommand() *cobra.Command {
 	return cmd
 }
 
-// isTerminal says whether a person reads what is written there.
+// isTerminal reports whether a person reads what is written there.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// some is a client for some of the servers, which say what they have at hand: an overview needs no leader.
+// some returns a client for some of the servers, which return what they have in memory: an overview needs no leader.
 func (c connection) some(servers []string, log *slog.Logger) (*client.Client, error) {
 	c.addr, c.consistency = strings.Join(servers, ","), "stale"
 	return c.client(log)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
-// described is a command for the program that makes the man pages, which is not part of this one.
+// described is a command, for the program that makes the man pages, which is separate from this one.
 type described struct {
 	Use      string          `json:"use"`
 	Short    string          `json:"short"`

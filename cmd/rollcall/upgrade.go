@@ -42,7 +42,7 @@ func newUpgradeFinalizeCommand() *cobra.Command {
 	})
 }
 
-// upgradeStatus is where a cluster stands between two levels: a sentence, the nodes, and what waits.
+// upgradeStatus says where a cluster stands between two levels: a sentence, the nodes, and what waits.
 type upgradeStatus struct{ client.Upgrade }
 
 func (u upgradeStatus) Table() [][]string {

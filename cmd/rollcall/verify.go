@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
-// verifyAgain is the time between two questions whether the nodes can be compared.
+// verifyAgain is the pause before asking again whether the nodes can be compared.
 const verifyAgain = time.Second
 
 func newVerifyCommand() *cobra.Command {
@@ -50,7 +50,7 @@ func verifyWithin(ctx context.Context, cl *client.Client, patience time.Duration
 	}
 }
 
-// verification is a comparison as a table of nodes, with the verdict below.
+// verification shows a comparison as a table of nodes, with the verdict below.
 type verification struct{ client.Verification }
 
 func (v verification) Table() [][]string {

@@ -76,10 +76,10 @@ func (o watchOptions) validate() error {
 	return nil
 }
 
-// errCounted ends a watch that has printed as many changes as were wanted.
+// errCounted ends a watch that has printed as many changes as were asked for.
 var errCounted = errors.New("all changes that were wanted are printed")
 
-// counted ends the watch after the last change that is wanted.
+// counted ends the watch after the last change that was asked for.
 func (o watchOptions) counted(print func(client.WatchEvent) error) func(client.WatchEvent) error {
 	changes := 0
 	return func(event client.WatchEvent) error {
@@ -130,7 +130,7 @@ type watchLine struct {
 	Index    string           `json:"index"`
 	Server   string           `json:"server,omitempty"` // of start
 	Reason   string           `json:"reason,omitempty"` // of reset
-	Action   string           `json:"action,omitempty"` // this and the rest: of change
+	Action   string           `json:"action,omitempty"` // this and the following: of change
 	Why      string           `json:"why,omitempty"`
 	App      string           `json:"app,omitempty"`
 	ID       string           `json:"id,omitempty"`
@@ -156,7 +156,7 @@ func newWatchLine(event client.WatchEvent) watchLine {
 	return watchLine{}
 }
 
-// numberOf is the number in an index, epoch-number; 0: it is none.
+// numberOf returns the number in an index, epoch-number, or 0 if it is not one.
 func numberOf(index string) uint64 {
 	n, _ := strconv.ParseUint(index[strings.LastIndexByte(index, '-')+1:], 10, 64)
 	return n

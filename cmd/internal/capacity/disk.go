@@ -1,8 +1,8 @@
-// Package capacity keeps a node from taking more than it has room for: it refuses what its clients want to add
-// while the disk is nearly full, or beyond the limits of what is kept. Renewals, cancels, deletes and releases
-// go on, and so do reads. It does not look at requests, whose limits package httpd holds.
+// Package capacity keeps a node from taking more than it has room for: it refuses what its clients want to add while
+// the disk is nearly full, or beyond the limits on what is stored. Renewals, cancels, deletes, releases and reads go
+// on. Limits on requests are package httpd's.
 //
-// disk.go measures the disk, quota.go holds the limits, limit.go wraps the services.
+// disk.go measures the disk, quota.go enforces the limits, limit.go wraps the services.
 package capacity
 
 import (
@@ -23,31 +23,32 @@ import (
 // clients want to add, before it must stop. In mode cp all nodes also go by the leader's disk, which every write
 // reaches.
 type Disk struct {
-	Dir       string
-	Least     int64                           // bytes; 0: any will do
-	Free      func(dir string) (int64, error) // of a directory's disk; nil: asks the system
-	LeaderLow func(context.Context) bool      // says that another node leads and its disk is nearly full; nil in mode ap
+	Dir   string
+	Least int64                           // bytes; 0 means no minimum
+	Free  func(dir string) (int64, error) // of a directory's disk; nil asks the system
+	// reports whether another node leads and its disk is nearly full; nil in mode ap
+	LeaderLow func(context.Context) bool
 	Log       *slog.Logger
 
-	free      atomic.Int64 // bytes, by the last measurement that succeeded
-	size      atomic.Int64 // of the whole disk, in bytes; 0: it is not known
+	free      atomic.Int64 // bytes, as of the last successful measurement
+	size      atomic.Int64 // of the whole disk, in bytes; 0 if not known
 	low       atomic.Bool  // free is below Least
-	leaderLow atomic.Bool  // what LeaderLow said last
+	leaderLow atomic.Bool  // the last result of LeaderLow
 
 	mu      sync.Mutex // held while measuring
-	failing bool       // the last measurement failed, and that was logged
+	failing bool       // the last measurement failed, which is logged already
 }
 
 // interval is the time between two measurements.
 const interval = time.Second
 
-// Low says whether this node's disk is nearly full.
+// Low reports whether this node's disk is nearly full.
 func (d *Disk) Low() bool { return d.low.Load() }
 
-// Left is how many bytes the disk has left, by the last measurement that succeeded.
+// Left returns how many bytes the disk has left, as of the last successful measurement.
 func (d *Disk) Left() int64 { return d.free.Load() }
 
-// Room is how many bytes may be taken now without going below Least.
+// Room returns how many bytes may be taken now without going below Least.
 func (d *Disk) Room() int64 {
 	d.Measure()
 	return max(d.free.Load()-d.Least, 0)
@@ -63,7 +64,7 @@ func (d *Disk) Run(ctx context.Context) {
 	})
 }
 
-// Measure asks how much is left, and logs it when additions are refused or accepted from now on.
+// Measure measures how much is left, and logs when additions start or stop being refused.
 func (d *Disk) Measure() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +105,7 @@ func (d *Disk) check(adds bool) error {
 	return fmt.Errorf("%w: the disk of this node has %d bytes left, and data.min-free wants %d; what is there can be read, renewed and removed", registry.ErrFull, d.free.Load(), d.Least)
 }
 
-// Metrics are the room that is left, of how much, and whether additions are refused.
+// Metrics shows the room that is left, the total, and whether additions are refused.
 func (d *Disk) Metrics() []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "rollcall", Subsystem: "disk", Name: name, Help: help}, value)

@@ -4,7 +4,7 @@ package capacity
 
 import "syscall"
 
-// freeBytes is what the disk of a directory has left for this process.
+// freeBytes returns what the disk of a directory has left for this process.
 func freeBytes(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -13,7 +13,7 @@ func freeBytes(dir string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// sizeBytes is the size of a directory's disk, without what only the administrator may use; 0: it is not known.
+// sizeBytes returns the size of a directory's disk, without the administrator's reserve, or 0 if not known.
 func sizeBytes(dir string) int64 {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// Limit returns a node's services with additions refused while the disk is nearly full or a limit is reached, and new
-// things whose names have characters that are not seen. The limits may change at any time. coordination is nil if the
-// node has none, and then so is the one that is returned.
+// Limit wraps a node's services. They refuse additions while the disk is nearly full or a limit is reached, and new
+// things with invisible characters in their names. The limits may change at any time. If coordination is nil, so is
+// the returned one.
 func Limit(
 	disk *Disk, limits *atomic.Pointer[Quota], service registry.Service, coordination httpd.Coordination, metrics prometheus.Registerer,
 ) (registry.Service, httpd.Coordination) {
@@ -49,7 +49,7 @@ func (s limitedService) Apply(ctx context.Context, origin registry.Origin, ops .
 	return s.Service.Apply(ctx, origin, ops...)
 }
 
-// addsToRegistry says whether a client wants to add something. A server's registrations do not count: they share a
+// addsToRegistry reports whether a client wants to add something. A server's registrations do not count: they share a
 // batch with renewals and cancels, which would be refused with them.
 func addsToRegistry(origin registry.Origin, op registry.Op) bool {
 	if origin.Replicated() {

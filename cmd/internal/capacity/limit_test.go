@@ -82,7 +82,7 @@ type nodes struct{ kv.Catalog }
 
 func (nodes) HasNode(string) bool { return true }
 
-// limited is the services over a state, made by operations at a level, with a counter of theirs.
+// limited returns the services over a state, made by operations at a level, with a counter of their own.
 func limited(t *testing.T, level byte, q Quota, of []registry.Op, ofKeys map[string][]kv.Op) (registry.Service, httpd.Coordination, func(metric, reason string) float64) {
 	t.Helper()
 	r, s := registry.NewAt(1), kv.New(nodes{})
@@ -118,7 +118,7 @@ func limited(t *testing.T, level byte, q Quota, of []registry.Op, ofKeys map[str
 	}
 }
 
-// What has a name with characters that are not seen goes on; new things get none, from level 3 on.
+// What already has a name with invisible characters goes on; from level 3 on, new things may not have one.
 func TestNewNamesHideNothing(t *testing.T) {
 	const old, fresh = "old\u202egnp", "new\u200b"
 	const session = "11111111-1111-1111-1111-111111111111"

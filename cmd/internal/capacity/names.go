@@ -13,14 +13,14 @@ type named struct{ kind, name string }
 // names lists the things that an operation makes.
 type names []named
 
-// add adds a thing, unless it is there already: its name is nobody's to refuse.
+// add adds a thing, unless it exists already: its name can no longer be refused.
 func (n *names) add(there bool, kind, name string) {
 	if !there {
 		*n = append(*n, named{kind, name})
 	}
 }
 
-// namesIn returns what an operation on the registry makes.
+// namesIn returns what an operation on the registry creates.
 func namesIn(v *registry.View, op registry.Op) (made names) {
 	switch op := op.(type) {
 	case registry.Register:
@@ -58,7 +58,8 @@ func namesIn(v *registry.View, op registry.Op) (made names) {
 	return made
 }
 
-// namesOf returns the sessions, locks, roles and tokens that an operation makes. Keys may have any bytes, as in Consul.
+// namesOf returns the sessions, locks, roles and tokens that an operation creates. Keys may have any bytes, as in
+// Consul.
 func namesOf(v *kv.View, op kv.Op) (made names) {
 	switch op := op.(type) {
 	case kv.CreateSession:

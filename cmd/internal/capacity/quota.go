@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// Quota bounds what is kept beside instances.
+// Quota bounds what is stored besides instances.
 type Quota struct {
 	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog may take; above it what adds gets 507, and all else goes on"`
 	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; a new one above it gets 507"`
@@ -25,19 +25,18 @@ type Quota struct {
 	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; a new one above it gets 507"`
 }
 
-// quota holds a node to the limits. It reads a copy of the state: operations that are under way meanwhile may go beyond
-// them.
+// quota holds a node to the limits. It reads a copy of the state: concurrent operations may exceed them.
 type quota struct {
 	limits       *atomic.Pointer[Quota]
 	service      registry.Service
-	coordination httpd.Coordination // nil: there is none
+	coordination httpd.Coordination // may be nil
 	figures      figures
 }
 
-// figures count what level 3 refuses by why, and what it will.
+// figures count what level 3 refuses, and what it would refuse, by reason.
 type figures struct{ refused, wouldRefuse *prometheus.CounterVec }
 
-// Why something is refused that only level 3 refuses.
+// Reasons for refusals that only level 3 makes.
 const byName, byShare = "name", "share"
 
 func newFigures(reg prometheus.Registerer) figures {
@@ -55,7 +54,7 @@ func newFigures(reg prometheus.Registerer) figures {
 	}
 }
 
-// errShare refuses what goes beyond a principal's share.
+// errShare refuses what exceeds a principal's share.
 var errShare = fmt.Errorf("%w for more of one principal", registry.ErrFull)
 
 // judge refuses something, or counts it if it is not refused yet.
@@ -67,7 +66,7 @@ func (q quota) judge(refuses bool, why string, err error) error {
 	return err
 }
 
-// checkNames refuses what an operation makes by its name, from level 3 on.
+// checkNames refuses what an operation creates because of its name, from level 3 on.
 func (q quota) checkNames(level byte, made names) error {
 	for _, n := range made {
 		if naming.Hides(n.name) {
@@ -77,8 +76,8 @@ func (q quota) checkNames(level byte, made names) error {
 	return nil
 }
 
-// sure makes a check by this node's copy of the state. If that refuses, it may lack what is there already: then the newest
-// state decides, which costs a round trip in this case alone.
+// sure makes a check against this node's copy of the state. If that refuses, the copy may lack something that exists
+// already: then the newest state decides, which costs a round trip in this case alone.
 func (q quota) sure(check func(registry.Consistency) error) error {
 	err := check(registry.Stale)
 	if errors.Is(err, registry.ErrFull) || errors.Is(err, registry.ErrName) {
@@ -107,7 +106,7 @@ func (q quota) checkBytes(catalog *registry.View, keys *kv.View) error {
 	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered results take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, most)
 }
 
-// checkRegistry refuses a registration by a new name, or beyond the limits of nodes or of bytes.
+// checkRegistry refuses a registration because of a new name, or beyond the limits on nodes or bytes.
 func (q quota) checkRegistry(ctx context.Context, op registry.Op, read registry.Consistency) error {
 	v, err := q.service.View(ctx, read)
 	if err != nil {
@@ -137,8 +136,8 @@ func (q quota) checkRegistry(ctx context.Context, op registry.Op, read registry.
 	return q.checkBytes(v, keys)
 }
 
-// checkCoordination refuses an operation by a new name, or one that adds beyond the limits of bytes, of sessions or of
-// nodes, or beyond the share of its sender.
+// checkCoordination refuses an operation because of a new name, or one that adds beyond the limits on bytes, sessions
+// or nodes, or beyond the share of its sender.
 func (q quota) checkCoordination(ctx context.Context, op kv.Op, read registry.Consistency) error {
 	for _, given := range registrations(op) {
 		if err := q.checkRegistry(ctx, given, read); err != nil {
@@ -165,14 +164,14 @@ func (q quota) checkCoordination(ctx context.Context, op kv.Op, read registry.Co
 	return nil
 }
 
-// sharedLimit is a limit that a principal has a share of.
+// sharedLimit is a limit that each principal has a share of.
 type sharedLimit struct {
 	key, what string
 	most      int64
 	has       func(kv.Use) int
 }
 
-// shared are the limits of bytes and of sessions.
+// shared returns the limits on bytes and on sessions.
 func (q *Quota) shared() [2]sharedLimit {
 	return [...]sharedLimit{
 		{"limits.state-bytes", "bytes of keys and sessions", q.share(q.StateBytes), func(u kv.Use) int { return u.Bytes }},
@@ -180,7 +179,7 @@ func (q *Quota) shared() [2]sharedLimit {
 	}
 }
 
-// share is a principal's part of a limit, at least 1.
+// share returns a principal's part of a limit, at least 1.
 func (q *Quota) share(limit int64) int64 {
 	return max(1, int64(float64(limit)/100*float64(q.Share)))
 }
@@ -199,13 +198,13 @@ func (q quota) checkShare(ctx context.Context, v *kv.View, session bool) error {
 	return nil
 }
 
-// Used is what a principal has of a limit, by its key.
+// Used is what a principal uses of a limit, by its key.
 type Used struct {
 	Limit, Principal string
 	Used             int64
 }
 
-// Largest returns, for each limit, at most so many principals: those that have most, beyond half of their share.
+// Largest returns, for each limit, at most most principals: those that use most, beyond half of their share.
 func (q *Quota) Largest(v *kv.View, most int) (all []Used) {
 	if q.Share == 0 {
 		return nil
@@ -223,8 +222,8 @@ func (q *Quota) Largest(v *kv.View, most int) (all []Used) {
 	return all
 }
 
-// growsCoordination says whether an operation may add to what is kept. A session that acquires again what it holds or
-// waits for adds nothing.
+// growsCoordination reports whether an operation may add to what is stored. A session that acquires again what it
+// holds or waits for adds nothing.
 func growsCoordination(v *kv.View, op kv.Op) bool {
 	if acquire, ok := op.(kv.AcquirePermit); ok {
 		return !v.HoldsOrWaits(acquire.Kind, acquire.Name, acquire.Session)
@@ -232,7 +231,7 @@ func growsCoordination(v *kv.View, op kv.Op) bool {
 	return addsKeys(op)
 }
 
-// addsKeys says whether an operation creates a session, or writes or acquires a key.
+// addsKeys reports whether an operation creates a session, or writes or acquires a key.
 func addsKeys(op kv.Op) bool {
 	switch op := op.(type) {
 	case kv.Once:
@@ -251,7 +250,7 @@ func addsKeys(op kv.Op) bool {
 	return false
 }
 
-// registrations are those of nodes, services and checks in a transaction.
+// registrations returns the registrations of nodes, services and checks in a transaction.
 func registrations(op kv.Op) (all []registry.RegisterCatalog) {
 	txn, _ := op.(kv.Txn)
 	for _, each := range txn.Ops {

@@ -1,5 +1,5 @@
-// Package cli is what the command lines of Rollcall's programs have in common: groups of commands, exit codes, and the
-// forms of output. It has no command itself, and calls no cluster.
+// Package cli is what the command lines of Rollcall's programs share: groups of commands, exit codes, and the forms
+// of output. It has no command itself, and calls no cluster.
 package cli
 
 import (
@@ -17,7 +17,7 @@ const (
 	DefaultAddr = "http://127.0.0.1:8761"
 )
 
-// Group is a command that only holds other commands; alone it shows its help.
+// Group returns a command that only holds other commands; alone it shows its help.
 func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
 		Use:   name,
@@ -29,7 +29,7 @@ func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return group
 }
 
-// Root is a program's group of commands. The caller reports their errors by ExitCode.
+// Root returns a program's group of commands. The caller reports their errors with ExitCode.
 func Root(name, short string, commands ...*cobra.Command) *cobra.Command {
 	root := Group(name, short, commands...)
 	root.SilenceUsage = true  // an error is one line, not one line under forty of usage
@@ -38,7 +38,7 @@ func Root(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// Args makes a mistake in the arguments a usage error.
+// Args turns a mistake in the arguments into a usage error.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -61,7 +61,7 @@ const (
 	ExitOK    = 0
 	ExitError = 1 // the command failed, or its outcome is unknown
 	ExitUsage = 2 // the command line or the configuration is wrong; nothing was tried
-	ExitFatal = 3 // a server stopped by itself, because going on could have lost or forked data
+	ExitFatal = 3 // a server stopped because going on could have lost or forked data
 )
 
 // Usage marks a mistake in the command line or the configuration.
@@ -73,10 +73,10 @@ func Fatal(err error) error { return ExitStatus{ExitFatal, err} }
 // ExitStatus is an error with an exit code of its own, such as that of a command that was run.
 type ExitStatus struct {
 	Code int
-	Err  error // nil: none is printed
+	Err  error // nil prints nothing
 }
 
-// Error is Err's text, or the code.
+// Error returns Err's text, or the code.
 func (e ExitStatus) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)

@@ -48,7 +48,7 @@ func TestExitCodeOfWrappedErrors(t *testing.T) {
 	}
 }
 
-// TestUnitRestartsAfterNoEndThatItCannotMend reads the exit codes that systemd does not restart after.
+// It reads the exit codes after which systemd does not restart the server.
 func TestUnitRestartsAfterNoEndThatItCannotMend(t *testing.T) {
 	unit := string(need.Got(os.ReadFile("../../../deploy/systemd/rollcall.service"))(t))
 	line := fmt.Sprintf("\nRestartPreventExitStatus=%d %d\n", ExitUsage, ExitFatal)
@@ -69,7 +69,7 @@ func TestMisusedFindsWhatTheProgramWouldRefuse(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		commands   int
-		want       string // the fault; "": none
+		want       string // the fault; "" if there is none
 	}{
 		{"a command", "```\nbin/prog kv get a --fence 3 --reason 'a b' # prog nonsense\n```\n", 1, ""},
 		{"placeholders", "```sh\nprog kv get KEY --fence $FENCE\n```\n", 1, ""},

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
-// Output is the form in which a command prints its result: table or json.
+// Output is the format of a command's result: table or json.
 type Output string
 
-// The forms.
+// Forms of output.
 const (
 	Table Output = "table"
 	JSON  Output = "json"
@@ -27,7 +27,7 @@ func (o *Output) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP((*string)(o), "output", "o", string(Table), "form of the output: table or json")
 }
 
-// Validate refuses other forms, and names these.
+// Validate refuses any other form, and names these.
 func (o Output) Validate() error {
 	return OneOf("--output", string(o), []string{string(Table), string(JSON)})
 }
@@ -40,7 +40,7 @@ func (o Output) Print(w io.Writer, value Tabler) error {
 	return PrintTable(w, value.Table())
 }
 
-// PrintJSON writes value for people and scripts.
+// PrintJSON writes value indented, for people and scripts.
 func PrintJSON(w io.Writer, value any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -48,7 +48,7 @@ func PrintJSON(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// Tabler is a value that can be shown as a table: rows of cells, the first of them the head. After an empty row another
+// Tabler is a value that can be shown as a table: rows of cells, starting with the header. After an empty row another
 // table follows, with columns of its own.
 type Tabler interface{ Table() [][]string }
 
@@ -65,9 +65,9 @@ func PrintTable(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable replaces what cannot be seen: control characters, by which a service could drive the terminal or break the
-// table, and marks that turn the direction of the text round or have no width. An empty cell becomes a dash, so that columns
-// can be cut by white space.
+// Printable replaces what cannot be seen: control characters, with which a service could drive the terminal or break
+// the table, and marks that reverse the direction of the text or have no width. An empty cell becomes a dash, so that
+// columns can be cut at white space.
 func Printable(cell string) string {
 	if cell == "" {
 		return "-"
@@ -80,7 +80,7 @@ func Printable(cell string) string {
 	}, cell)
 }
 
-// YesNo is a truth value as tables show it.
+// YesNo returns a truth value as tables show it.
 func YesNo(b bool) string {
 	if b {
 		return "yes"

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The functions of this file hold the pages of documents against a program's commands. They are for the programs' tests.
+// The functions of this file check documents against a program's commands. They are for the programs' tests.
 
-// Undocumented says what a page lacks of a program's commands: a section with the examples and flags of each. Flags
-// that the page describes once for all commands are shared.
+// Undocumented returns what a page lacks of a program's commands: each needs a section with its examples and flags.
+// Flags that the page describes once for all commands are shared.
 func Undocumented(cmd *cobra.Command, page string, shared *pflag.FlagSet) (lacks []string) {
 	for _, sub := range cmd.Commands() {
 		lacks = append(lacks, Undocumented(sub, page, shared)...)
@@ -42,9 +42,10 @@ func Undocumented(cmd *cobra.Command, page string, shared *pflag.FlagSet) (lacks
 	return lacks
 }
 
-// Misused says which commands of a program, as README.md and the pages below docs write them, the program would refuse: one
-// that it does not have, a flag that the command does not have, a value that cannot be read, and in blocks of shell a wrong
-// number of arguments. A word in capitals, or a variable, stands for any value. It also says how many commands there are.
+// Misused returns the commands of a program in README.md and the pages below docs that the program would refuse: one
+// that it does not have, a flag that the command does not have, a value that cannot be read, and in blocks of shell a
+// wrong number of arguments. A word in capitals, or a variable, stands for any value. It also returns how many
+// commands there are.
 func Misused(files fs.FS, newProgram func() *cobra.Command) (faults []string, commands int, err error) {
 	program := newProgram().Name()
 	err = fs.WalkDir(files, ".", func(file string, entry fs.DirEntry, err error) error {
@@ -87,10 +88,10 @@ var (
 	assignment  = regexp.MustCompile(`^\w+=`)
 )
 
-// commandsIn are the arguments of each call of a program in a line of shell.
+// commandsIn returns the arguments of each call of a program in a line of shell.
 func commandsIn(line, program string) (calls [][]string) {
-	var words []string // of the command that is being read
-	skip := false      // the next word: it is a file
+	var words []string // of the command being read
+	skip := false      // the next word is a file
 	for _, token := range shellToken.FindAllString(line, -1) {
 		switch {
 		case strings.HasPrefix(token, "#"):
@@ -108,7 +109,7 @@ func commandsIn(line, program string) (calls [][]string) {
 	return append(calls, callsOf(words, program)...)
 }
 
-// callsOf are those of one command: itself, what it runs behind "--", and what sh -c runs.
+// callsOf returns the calls in one command: itself, what it runs behind "--", and what sh -c runs.
 func callsOf(words []string, program string) (calls [][]string) {
 	for len(words) != 0 && (words[0] == "$" || words[0] == "sudo" || assignment.MatchString(words[0])) {
 		words = words[1:]
@@ -125,8 +126,8 @@ func callsOf(words []string, program string) (calls [][]string) {
 	return calls
 }
 
-// accepts is an error if the program would refuse the words. A command that is not complete may lack arguments, and a flag its
-// value.
+// accepts returns an error if the program would refuse the words. A command that is not complete may lack arguments,
+// and a flag its value.
 func accepts(program *cobra.Command, words []string, complete bool) error {
 	program.InitDefaultHelpCmd()
 	program.InitDefaultCompletionCmd()

@@ -19,7 +19,7 @@ import (
 
 const (
 	maxBytes = 4 << 20 // of a file: some 15,000 tokens
-	// checkInterval is how often the file is looked at. A change is in force after two looks, within 5 s.
+	// checkInterval is how often the file is read. A change is in force after two checks, within 5 s.
 	checkInterval = time.Second
 )
 
@@ -29,7 +29,7 @@ func loadAuthFile(path string) (*access.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := parseWhole(path, data)
+	content, err := parseComplete(path, data)
 	if err != nil {
 		return nil, err
 	}
@@ -37,8 +37,8 @@ func loadAuthFile(path string) (*access.Table, error) {
 	return access.TableOf(content)
 }
 
-// parseWhole is Parse of a file of which the end is there: a file that is cut off, as a full disk leaves it, can be one that parses.
-func parseWhole(path string, data []byte) (access.Content, error) {
+// parseComplete also rejects a truncated file, as a full disk leaves it, which might parse.
+func parseComplete(path string, data []byte) (access.Content, error) {
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
 		return access.Content{}, fmt.Errorf("%s is empty", path)
@@ -48,7 +48,7 @@ func parseWhole(path string, data []byte) (access.Content, error) {
 	return ParseAuthFile(path, data)
 }
 
-// checkLoss refuses contents that an accident leaves behind more often than it is meant.
+// checkLoss refuses contents that are more often an accident than intended.
 func checkLoss(path string, old *access.Table, next *access.Content) error {
 	switch {
 	case len(next.Tokens) == 0 && len(old.Tokens) > 0:
@@ -69,17 +69,17 @@ type AuthFile struct {
 	state atomic.Pointer[state]
 
 	mu         sync.Mutex
-	seen, used look // the newest, and that which state is made of
+	seen, used look // the newest, and the one that state was made from
 }
 
 // state is what is in force.
 type state struct {
 	table   *access.Table
 	digest  string
-	failure string // why the newest content is not; "": it is
+	failure string // why the newest contents are not in force; "" if they are
 }
 
-// look is what was found at one look at the file.
+// look is what one look at the file found.
 type look struct {
 	sum     [sha256.Size]byte
 	failure string
@@ -96,16 +96,16 @@ func OpenAuthFile(path string, log *slog.Logger) (*AuthFile, error) {
 	return s, nil
 }
 
-// Table is the roles and tokens in force. Its revision grows with each change of them.
+// Table returns the roles and tokens in force. Its revision grows with each change.
 func (s *AuthFile) Table() *access.Table { return s.state.Load().table }
 
-// Digest is that of what is in force, see access.Table.Digest.
+// Digest returns the digest of what is in force, see access.Table.Digest.
 func (s *AuthFile) Digest() string { return s.state.Load().digest }
 
-// Failure says what is wrong with the file as it is now, and so not in force; "": nothing is.
+// Failure returns what is wrong with the file's current contents, which are therefore not in force, or "".
 func (s *AuthFile) Failure() string { return s.state.Load().failure }
 
-// Metrics are those of the file.
+// Metrics returns the metrics of the file.
 func (s *AuthFile) Metrics() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_auth_file_error", Help: "1 while auth.file cannot be read as it is, and what it said before is in force.",
@@ -117,17 +117,17 @@ func (s *AuthFile) Metrics() prometheus.Collector {
 	})
 }
 
-// Run looks at the file again and again until ctx ends. What the file says is compared, for a link may lead to another file,
-// and a change may leave size and time as they were.
+// Run checks the file at intervals until ctx ends. It compares contents, because a link may lead to another file, and
+// a change may leave size and time as they were.
 func (s *AuthFile) Run(ctx context.Context) {
 	wait.Every(ctx, checkInterval, func(time.Time) { s.check(false) })
 }
 
-// Reload reads the file at once, and says whether other roles and tokens are in force now.
+// Reload reads the file at once, and reports whether other roles and tokens are in force now.
 func (s *AuthFile) Reload() (changed bool) { return s.check(true) }
 
-// check uses a content that was not used yet, when it was there at two looks, or (now) at once: a file that is being written is
-// not judged before it is whole.
+// check uses contents that were not used yet once two looks in a row found them, or with now at once: a file that is
+// being written is not judged before it is complete.
 func (s *AuthFile) check(now bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *AuthFile) use(data []byte, err error) (changed bool) {
 	var content access.Content
 	var next *access.Table
 	if err == nil {
-		content, err = parseWhole(s.path, data)
+		content, err = parseComplete(s.path, data)
 	}
 	if err == nil {
 		err = checkLoss(s.path, old.table, &content)

@@ -35,7 +35,7 @@ func newRig(t *testing.T, text string) *rig {
 	return r
 }
 
-// awaitChecks lets the time pass within which a change must be in force.
+// awaitChecks waits until a change must be in force.
 func awaitChecks() {
 	time.Sleep(5*time.Second - time.Millisecond)
 	synctest.Wait()
@@ -106,7 +106,7 @@ func TestFileThatCannotBeReadLeavesInForceWhatWasThere(t *testing.T) {
 	}
 }
 
-// A file that is written in two steps is half of one in between.
+// A file that is written in two steps is incomplete in between.
 func TestFileIsNotJudgedBeforeItIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, twoTokens())
@@ -130,7 +130,7 @@ func TestReloadReadsAtOnce(t *testing.T) {
 	})
 }
 
-// TestModeDoesNotVanish by the way: who leaves it out may have cut it off, and all that the node asks for would be asked no more.
+// A file without a mode may have been cut off, and nobody whom the node asks for a token would be asked any longer.
 func TestModeDoesNotVanish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "mode: on\n"+twoTokens())

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
-// secretText finds the text of a token, wherever it stands.
+// secretText finds the text of a token anywhere in a text.
 var secretText = regexp.MustCompile(`rct_[a-z2-7]{16}_[a-z2-7]`)
 
 // ParseAuthFile reads what a file of a name says. The error joins all mistakes, each with its line. It repeats no text
@@ -44,7 +44,7 @@ func ParseAuthFile(name string, data []byte) (access.Content, error) {
 	return p.content, nil
 }
 
-// document returns the root of the only document; nil if there is none.
+// document returns the root of the only document, or nil.
 func document(data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
@@ -60,7 +60,7 @@ func document(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// syntaxError is an error of the YAML library, without what it quotes of the file.
+// syntaxError returns an error of the YAML library, without what it quotes from the file.
 func syntaxError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.ContainsAny(text, "'\"`") {
@@ -84,7 +84,7 @@ func (p *parser) fail(line int, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s:%d: %s", p.name, line, fmt.Sprintf(format, args...)))
 }
 
-// field is a key that a section may have, and what reads its value.
+// field is a key that a section may have, and the function that reads its value.
 type field struct {
 	key  string
 	read func(*yaml.Node)
@@ -106,7 +106,7 @@ func (p *parser) fields(n *yaml.Node, what string, known []field) {
 	})
 }
 
-// pairs reads a section of any keys, each once.
+// pairs reads a section of arbitrary keys, each at most once.
 func (p *parser) pairs(n *yaml.Node, what string, read func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		p.fail(n.Line, "%s must have keys with values", what)
@@ -238,7 +238,7 @@ func (p *parser) hash(k *access.Token, n *yaml.Node) {
 	k.Secrets = append(k.Secrets, access.Secret{Hash: [sha256.Size]byte(sum)})
 }
 
-// expires reads a moment, or a day, at whose beginning the token ends.
+// expires reads a time, or a day, at whose beginning the token ends.
 func (p *parser) expires(n *yaml.Node) int64 {
 	text, ok := p.text(n, "expires")
 	if !ok {
@@ -253,7 +253,7 @@ func (p *parser) expires(n *yaml.Node) int64 {
 	return 0
 }
 
-// checkTokens holds tokens against each other and against the roles.
+// checkTokens checks tokens against each other and against the roles.
 func (p *parser) checkTokens() {
 	for i, k := range p.content.Tokens {
 		if i > 0 && p.content.Tokens[i-1].Accessor == k.Accessor {

@@ -1,15 +1,15 @@
-// Package config is the configuration of a server: its settings, how they are read from flags, environment and file, how
-// they are validated, and how they are shown. It opens nothing but files that settings
-// name and those that it writes for a new node, and starts nothing.
+// Package config is the configuration of a server: its settings, how they are read from flags, environment and file,
+// how they are validated, and how they are shown. It opens no files except those that settings name and those that it
+// writes for a new node, and starts nothing.
 //
-//	config.go    every setting that is not of another package; the node's name
+//	config.go    every setting that does not belong to another package; the node's name
 //	load.go      flags, environment, file and defaults, merged
 //	file.go      the YAML file
-//	validate.go  mistakes, each with the key to change; what is allowed and warned of
+//	validate.go  mistakes, each with the key to change; warnings about what is allowed
 //	peers.go     settings of replication, and the peers that they name
-//	exposure.go  what other machines reach, and without what protection
+//	exposure.go  what other machines can reach, and which protection it lacks
 //	tls.go       files of certificates, keys and authorities
-//	template.go  a file with every setting, a file checked by itself, and the file's schema
+//	template.go  a file with every setting, a file checked on its own, and the file's schema
 //	folders.go   a folder for each node of a cluster with TLS, with the certificates that an authority signs
 //	show.go      the settings as YAML, each with its source
 //	authfile.go  the roles and tokens of auth.file, which is read again when it changes: in mode ap their only source, in
@@ -34,9 +34,9 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// Config is everything that can be set for a server. The tags of a setting are its key in the file, from which the flag
-// and the environment variable follow, its default, its bounds and its help (see package setting). The reference table of
-// docs/reference/settings.md is made of them.
+// Config is everything that can be set for a server. The tags of a setting are its key in the file, which also gives
+// the flag and the environment variable, its default, its bounds and its help (see package setting). The table of
+// docs/reference/settings.md is generated from them.
 type Config struct {
 	Mode       string `key:"mode" default:"cp" words:"cp ap" help:"how operations are ordered: cp (by Raft, in a cluster) or ap (by each node for itself, as Eureka does)"`
 	Datacenter string `key:"datacenter" default:"dc1" help:"name of the datacenter that this node belongs to; unique among those that replicate to each other"`
@@ -57,7 +57,7 @@ type Config struct {
 	Audit        audit.Config
 	Replication  ReplicationConfig
 
-	// EurekaCompat brings upstream's behaviour back, for comparison.
+	// EurekaCompat restores upstream's behaviour, for comparison.
 	EurekaCompat bool `key:"eureka-compat.all" help:"turn on eureka-compat.doubled-lease, .eviction-timer, .expectation and .read-only-cache: leases end, and are kept, as a stock Eureka server does it"`
 
 	ShutdownDelay time.Duration `key:"shutdown-delay" default:"0s" min:"0s" reload:"yes" help:"how long a node that is told to end serves on, unready (/readyz is 503), so that balancers turn away before it takes no more connections"`
@@ -92,7 +92,7 @@ type ChecksConfig struct {
 	Rules  probe.Rules
 }
 
-// AuthConfig is who may do what (docs/run/permissions.md).
+// AuthConfig says who may do what (docs/run/permissions.md).
 type AuthConfig struct {
 	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what becomes of a call that its caller may not make: off (no caller is asked for a token), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
 	TokenInQuery bool   `key:"auth.token-in-query" help:"take tokens from the URL, as ?token=, which lands in logs"`
@@ -101,7 +101,7 @@ type AuthConfig struct {
 	BootstrapTokenFile string `key:"auth.bootstrap-token-file" path:"yes" help:"mode cp: file of mode 0640 or narrower with a token that rollcall auth hash made, which a cluster without an operator gets as its first one's"`
 }
 
-// BackupConfig is for snapshots for people that are written by a schedule.
+// BackupConfig is for snapshots for people that are written on a schedule.
 type BackupConfig struct {
 	Dir      string        `key:"backup.dir" path:"yes" help:"directory in which the leader (mode ap: each node) writes snapshots by itself, from which rollcall snapshot restore restores; better on another disk than data.dir; empty: none are written"`
 	Interval time.Duration `key:"backup.interval" default:"1h" min:"1s" help:"how often one is written"`
@@ -130,11 +130,11 @@ const (
 // Modes are all modes.
 var Modes = []string{CP, AP}
 
-// nodeName is the form of a name, which is a part of test.dial's flag form and of a server id (package store has the same
-// rule, for its directories).
+// nodeName is the form of a name, which is part of test.dial's flag form and of a server id (package store has the
+// same rule, for its directories).
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
-// Name is the node's name, by default the first label of the host's.
+// Name returns the node's name, by default the first label of the host's.
 func (c *Config) Name() (string, error) {
 	if c.NodeName != "" {
 		return c.NodeName, nil
@@ -150,8 +150,8 @@ func (c *Config) Name() (string, error) {
 	return host, nil
 }
 
-// Served lists the names under which the HTTP listener is addressed, beside localhost and addresses. All of them are
-// known for a listener on loopback only; nil: they are not known.
+// Served lists the names under which clients address the HTTP listener, besides localhost and IP addresses. All of
+// them are known only for a listener on loopback; nil means that they are not known.
 func (c *HTTPConfig) Served() []string {
 	if !loopback(c.Addr) {
 		return nil

@@ -10,16 +10,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
-// loopback says whether a listener on addr is out of reach of other machines.
+// loopback reports whether a listener on addr is out of reach of other machines.
 func loopback(addr string) bool {
 	host, _, _ := net.SplitHostPort(addr)
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// validateExposure keeps listeners that other machines reach from being open: one of HTTP needs TLS and a mode of access
-// control, one between nodes TLS. Each of these can be done without, if that is written out. The profiler stays on loopback in
-// any case.
+// validateExposure refuses open listeners that other machines reach: an HTTP listener needs TLS and a mode of access
+// control, one between nodes TLS. Each of these can be waived explicitly. The profiler stays on loopback in any case.
 func (c *Config) validateExposure() error {
 	return errors.Join(
 		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
@@ -38,7 +37,7 @@ func checkExposed(section, addr string, allowed bool, remedy string) error {
 	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say %[1]s.plain: true", section, addr, remedy)
 }
 
-// checkOpen wants it said whether callers are asked who they are.
+// checkOpen demands that the settings say whether callers are authenticated.
 func (c *Config) checkOpen() error {
 	if c.Auth.Mode != "" || !exposed(c.HTTP.Addr) {
 		return nil
@@ -59,7 +58,7 @@ func checkProfiler(addr string) error {
 	return nil
 }
 
-// Floor is the mode of access control that the settings demand; Unset: they say nothing.
+// Floor returns the mode of access control that the settings demand, or Unset if they say nothing.
 func (c *Config) Floor() access.Mode {
 	mode, _ := access.ParseMode(c.Auth.Mode) // Validate knows the words
 	return mode
@@ -68,7 +67,7 @@ func (c *Config) Floor() access.Mode {
 // Lack is a protection that a node does without.
 type Lack struct{ What, Warning string }
 
-// Lacks are all that Insecure can name.
+// Lacks has all that Insecure can name.
 var Lacks = [...]Lack{
 	{"http-plain", "other machines reach http.addr, and what they send, tokens too, can be read and changed on its way"},
 	{"cluster-plain", "other machines reach cluster.addr without TLS, and each of them can take part in the consensus"},
@@ -76,7 +75,8 @@ var Lacks = [...]Lack{
 	{"auth-log-only", "calls are counted that their callers may not make, and performed"},
 }
 
-// Insecure is which protection the listeners do without that other machines reach, with access control in a mode.
+// Insecure returns which protection is missing from listeners that other machines reach, with access control in the
+// given mode.
 func (c *Config) Insecure(mode access.Mode) (all []Lack) {
 	http := exposed(c.HTTP.Addr)
 	for i, without := range []bool{
@@ -92,7 +92,8 @@ func (c *Config) Insecure(mode access.Mode) (all []Lack) {
 	return all
 }
 
-// warnOpen warns of what is allowed without protection, as far as settings and auth.file say it: the cluster's mode is not known yet.
+// warnOpen warns about what is allowed without protection, judging by settings and auth.file: the cluster's mode is
+// not known yet.
 func (c *Config) warnOpen(log *slog.Logger) {
 	mode := c.Floor()
 	if file, err := loadAuthFile(c.Auth.File); c.Auth.File != "" && err == nil {

@@ -25,7 +25,7 @@ func readConfigFile(in Inputs) (fileValues, error) {
 	return parseConfigFile(path, data)
 }
 
-// fileValue is one key of the file, in the form that Setting.Set parses, and where it stands.
+// fileValue is one key of the file, in the form that Setting.Set parses, with its line.
 type fileValue struct {
 	text string
 	file string
@@ -34,8 +34,8 @@ type fileValue struct {
 
 func (v fileValue) place(name string) string { return fmt.Sprintf("%s:%d: %s", v.file, v.line, name) }
 
-// within is the text; relative paths begin at the folder of the file, so that both can be moved together, and are
-// absolute then.
+// within returns the text with relative paths made absolute. They are relative to the folder of the file, so that
+// both can be moved together.
 func (v fileValue) within(s setting.Setting) string {
 	if !s.Path || v.text == "" {
 		return v.text
@@ -55,7 +55,8 @@ func (v fileValue) path(text string) string {
 		return text
 	}
 	path := filepath.Join(filepath.Dir(v.file), text)
-	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is unknown, and so is the file's
+	// otherwise the working directory is unknown, and so is the file's
+	if absolute, err := filepath.Abs(path); err == nil {
 		return absolute
 	}
 	return path
@@ -63,8 +64,8 @@ func (v fileValue) path(text string) string {
 
 type fileValues map[string]fileValue
 
-// parseConfigFile reads the YAML of a configuration file. Its error joins every key that is unknown,
-// given twice or of the wrong shape, each with its line.
+// parseConfigFile reads the YAML of a configuration file. Its error joins every key that is unknown, given twice or
+// of the wrong shape, each with its line.
 func parseConfigFile(path string, data []byte) (fileValues, error) {
 	root, err := singleDocument(data)
 	if err != nil {
@@ -81,7 +82,7 @@ func parseConfigFile(path string, data []byte) (fileValues, error) {
 	return p.values, errors.Join(p.errs...)
 }
 
-// singleDocument returns the root of the only document; nil if there is none.
+// singleDocument returns the root of the only document, or nil.
 func singleDocument(data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
@@ -158,7 +159,7 @@ func (p *fileParser) isSection(name string) bool {
 // leaf reads a value. Lists and maps may also be given in their flag form, as one text.
 func (p *fileParser) leaf(name, kind string, n *yaml.Node) {
 	switch {
-	case isNull(n): // "key:" with nothing behind it leaves the default
+	case isNull(n): // "key:" without a value leaves the default
 	case n.Kind == yaml.ScalarNode:
 		p.values[name] = fileValue{n.Value, p.file, n.Line}
 	case kind == "list" && n.Kind == yaml.SequenceNode:

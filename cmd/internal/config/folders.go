@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
-// The files of a folder of nodes: those of the authority, and in a folder for each node its own.
+// The files of a folder of nodes: those of the authority, and each node's own in a folder of its own.
 const (
 	NodeFile      = "rollcall.yaml"
 	AuthorityFile = "authority.crt"
@@ -62,8 +62,8 @@ func ParseNodes(args []string) ([]NodeAddress, error) {
 	return nodes, errors.Join(errs...)
 }
 
-// dialled says whether a text is a host that can be dialled. The last label of a DNS name is no number: such a text is
-// an IP address with a mistake.
+// dialled reports whether a text is a host that can be dialled. The last label of a DNS name is never a number: such
+// a text is an IP address with a mistake.
 func dialled(host string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return !ip.IsUnspecified() && !ip.IsMulticast() && ip.Zone() == ""
@@ -73,7 +73,7 @@ func dialled(host string) bool {
 	return dnsName.MatchString(host) && len(host) <= 253 && err != nil
 }
 
-// folder is a folder of nodes as it is to become.
+// folder is a folder of nodes in the making.
 type folder struct {
 	dir       string
 	authority *certfiles.Authority
@@ -81,16 +81,16 @@ type folder struct {
 	files     []newFile
 }
 
-// newFile is a file, or a folder of nothing yet if there is no text.
+// newFile is a file, or a new folder if text is empty.
 type newFile struct {
 	path string
 	text []byte
 	mode fs.FileMode
 }
 
-// WriteNodes writes a folder for each node into dir: its settings, a certificate for both sides of connections, and the
-// authority that signed it, which is made if dir has none. A node is added to those that dir has. Nothing is overwritten,
-// and after an error nothing new is there.
+// WriteNodes writes a folder for each node into dir: its settings, a certificate for both sides of connections, and
+// the authority that signed it, which is created if missing. Nodes are added to those that dir already has.
+// Nothing is overwritten, and after an error nothing new is left.
 func WriteNodes(dir string, nodes []NodeAddress, forProduction bool) error {
 	f := &folder{dir: dir}
 	if err := errors.Join(f.readNodes(), f.checkNew(nodes)); err != nil {
@@ -107,7 +107,7 @@ func WriteNodes(dir string, nodes []NodeAddress, forProduction bool) error {
 	return f.write()
 }
 
-// readNodes reads the settings of the nodes that are there.
+// readNodes reads the settings of the existing nodes.
 func (f *folder) readNodes() error {
 	paths, err := filepath.Glob(filepath.Join(f.dir, "*", NodeFile))
 	var errs []error
@@ -122,11 +122,11 @@ func (f *folder) readNodes() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// joinAddr is where the other nodes reach a node.
+// joinAddr returns where the other nodes reach a node.
 func joinAddr(c *Config) string { return cmp.Or(c.Store.ClusterAdvertise, c.Store.ClusterAddr) }
 
-// checkNew refuses names and addresses that are given twice, or that a node has which is there. Names differ in more than
-// their case: certificates know them as DNS names.
+// checkNew refuses names and addresses that are given twice, or that an existing node has. Names must differ in more
+// than case: certificates hold them as DNS names.
 func (f *folder) checkNew(nodes []NodeAddress) error {
 	names, hosts := map[string]string{}, map[string]string{}
 	for _, c := range f.there {
@@ -154,7 +154,7 @@ func (f *folder) checkNew(nodes []NodeAddress) error {
 	return errors.Join(errs...)
 }
 
-// openAuthority reads the authority that is there, or makes one.
+// openAuthority reads the existing authority, or creates one.
 func (f *folder) openAuthority() error {
 	certPath, keyPath := filepath.Join(f.dir, AuthorityFile), filepath.Join(f.dir, AuthorityKey)
 	_, certErr := os.Stat(certPath)
@@ -198,9 +198,9 @@ type Issued struct {
 	Ends time.Time `json:"ends"`
 }
 
-// IssueCertificate writes NAME.crt and NAME.key into a folder, which is made if it is not there: a certificate by the authority
-// of another folder, for a server's hosts, or without hosts for a client. Nothing is overwritten, and after an error nothing new
-// is there.
+// IssueCertificate writes NAME.crt and NAME.key into a folder, which it creates if needed: a certificate signed by
+// the authority of another folder, for a server's hosts, or without hosts for a client. Nothing is overwritten, and
+// after an error nothing new is left.
 func IssueCertificate(authority string, n NodeAddress, life time.Duration, out string) (Issued, error) {
 	a, err := readAuthority(authority)
 	if err != nil {
@@ -225,7 +225,7 @@ func IssueCertificate(authority string, n NodeAddress, life time.Duration, out s
 	return is, f.write()
 }
 
-// ParseName reads the name and the hosts of a certificate that is to be issued, and reports all mistakes at once.
+// ParseName reads the name and the hosts for a new certificate, and reports all mistakes at once.
 func ParseName(name string, hosts []string) (NodeAddress, error) {
 	n := NodeAddress{name, hosts}
 	var errs []error
@@ -241,7 +241,7 @@ func ParseName(name string, hosts []string) (NodeAddress, error) {
 	return n, errors.Join(errs...)
 }
 
-// settings are those of a new node. Relative paths in a file begin at the file's folder.
+// settings returns the settings of a new node. Relative paths in a file are relative to the file's folder.
 func (f *folder) settings(n NodeAddress, nodes []NodeAddress, forProduction bool) map[string]string {
 	set := map[string]string{"data.dir": "data", "auth.mode": "log-only"}
 	if forProduction {
@@ -251,7 +251,7 @@ func (f *folder) settings(n NodeAddress, nodes []NodeAddress, forProduction bool
 	expect := len(nodes)
 	var join []string
 	for _, c := range f.there {
-		expect = c.Store.BootstrapExpect // the founders' number, who are there
+		expect = c.Store.BootstrapExpect // the number of founders, who exist already
 		join = append(join, joinAddr(c))
 	}
 	for _, other := range nodes {
@@ -272,7 +272,7 @@ func (f *folder) settings(n NodeAddress, nodes []NodeAddress, forProduction bool
 	return set
 }
 
-// withPortOf is a host with the port of an address.
+// withPortOf returns a host with the port of an address.
 func withPortOf(addr, host string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	return net.JoinHostPort(host, port)
@@ -291,7 +291,7 @@ func (f *folder) add(n NodeAddress, set map[string]string) error {
 	return nil
 }
 
-// write writes the files, or none.
+// write writes all files, or none.
 func (f *folder) write() error {
 	var made []string
 	for _, each := range f.files {
@@ -309,7 +309,7 @@ func (f *folder) write() error {
 	return nil
 }
 
-// write makes the file, or the folder, which may be there. It says whether there is a new one.
+// write creates the file, or the folder, which may exist. It reports whether it created one.
 func (n newFile) write() (isNew bool, err error) {
 	if n.text == nil {
 		err := os.Mkdir(n.path, n.mode)

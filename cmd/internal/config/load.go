@@ -15,7 +15,7 @@ import (
 // source is where a setting came from.
 type source string
 
-// The sources, strongest first.
+// Sources, strongest first.
 const (
 	fromFlag    source = "flag"
 	fromEnv     source = "env"
@@ -26,7 +26,7 @@ const (
 // Loaded is a loaded configuration and where each of its settings came from.
 type Loaded struct {
 	*Config
-	Cluster map[string]string // the settings that the cluster has, by key; nil: they are not known
+	Cluster map[string]string // the cluster's settings, by key; nil if not known
 	sources map[string]source // by key
 }
 
@@ -37,15 +37,15 @@ type Inputs struct {
 	read  func(string) ([]byte, error) // os.ReadFile
 }
 
-// FromProcess is the inputs of this process.
+// FromProcess returns the inputs of this process.
 func FromProcess(flags *pflag.FlagSet) Inputs {
 	return Inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile}
 }
 
 const configFlag = "config"
 
-// AddFlags adds --config and one flag per setting. The flags hold text, which Load parses, so that all mistakes can be
-// reported at once.
+// AddFlags adds --config and one flag per setting. The flags hold text, which Load parses, so that all mistakes can
+// be reported at once.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, "", "YAML file with settings; each of its keys is also a flag and an environment variable")
 	for _, each := range Default().Settings() {
@@ -57,7 +57,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// textFlag is a flag whose text is parsed later. A list or map may be given in parts.
+// textFlag is a flag whose text is parsed later. A list or map may be given in several parts.
 type textFlag struct {
 	kind, text string
 	given      bool
@@ -74,8 +74,8 @@ func (f *textFlag) Set(text string) error {
 	return nil
 }
 
-// Load merges flags, environment, file and defaults, the strongest first, and validates the result. The error joins all
-// mistakes.
+// Load merges flags, environment, file and defaults, the strongest first, and validates the result. The error joins
+// all mistakes.
 func Load(in Inputs) (Loaded, error) {
 	s := Loaded{Config: Default(), sources: make(map[string]source)}
 	file, err := readConfigFile(in)
@@ -86,7 +86,7 @@ func Load(in Inputs) (Loaded, error) {
 		s.sources[each.Key] = src
 	}
 	if err := errors.Join(errs...); err != nil {
-		// Validating settings that were only partly understood would report mistakes that are none.
+		// Validating settings that were only partly understood would report false mistakes.
 		return s, err
 	}
 	if s.EurekaCompat {
@@ -96,12 +96,14 @@ func Load(in Inputs) (Loaded, error) {
 		s.HTTPD.Reads = httpd.ReadsStale // mode ap offers no other
 	}
 	if s.sources["checks.allow-loopback"] == fromDefault {
-		s.Checks.Rules.AllowLoopback = loopback(s.HTTP.Addr) // only clients of this machine can register such checks then
+		// only clients of this machine can register such checks then
+		s.Checks.Rules.AllowLoopback = loopback(s.HTTP.Addr)
 	}
 	return s, s.placed(s.Validate(), in, file)
 }
 
-// placed adds to each mistake, which begins with its key, where the value comes from; of a default, the file that could set it.
+// placed adds to each mistake, which begins with its key, where the value came from; for a default, the file that
+// could set it.
 func (s Loaded) placed(err error, in Inputs, file fileValues) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(all.Unwrap()...).Error() {
 		var placed []error
@@ -137,8 +139,8 @@ func (c *Config) turnOn(section string) {
 	}
 }
 
-// resolve sets one setting from its strongest source. An empty environment variable counts as not set,
-// because container files cannot leave one out.
+// resolve sets one setting from its strongest source. An empty environment variable counts as not set, because
+// container files cannot leave one out.
 func resolve(s setting.Setting, in Inputs, file fileValues) (source, error) {
 	if in.flags.Changed(s.Flag()) {
 		return fromFlag, prefix("flag --"+s.Flag(), s.Set(in.flags.Lookup(s.Flag()).Value.String()))
@@ -152,7 +154,7 @@ func resolve(s setting.Setting, in Inputs, file fileValues) (source, error) {
 	return fromDefault, nil
 }
 
-// prefix adds to an error, if it is one, what it is about.
+// prefix adds to an error, if there is one, what it is about.
 func prefix(what string, err error) error {
 	if err == nil {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// loadWith loads settings from a command line, an environment and a file's text ("": no file).
+// loadWith loads settings from a command line, an environment and a file's text ("" for no file).
 func loadWith(t *testing.T, args []string, env map[string]string, file string) (Loaded, error) {
 	t.Helper()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -278,7 +278,7 @@ func TestSettingHasAHelpAndNamesOfItsOwn(t *testing.T) {
 	})
 }
 
-// A default or a bound that cannot be parsed panics, in this test at the latest.
+// A default or a bound that cannot be parsed panics, at the latest in this test.
 func TestSettingHasADefaultWithinItsBounds(t *testing.T) {
 	rows(t, func(t *testing.T, s setting.Setting) {
 		expect.OKf(t, s.Check(), "its default")
@@ -402,7 +402,7 @@ func TestWriteNodesAddsANodeByTheSameAuthority(t *testing.T) {
 func TestNodesThatCannotBeWrittenAreRefusedAndNothingIsLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		there func(t *testing.T, dir string) // nil: one node, n1
+		there func(t *testing.T, dir string) // nil for one node, n1
 		args  []string
 		want  string
 	}{
@@ -458,7 +458,7 @@ func TestNodesThatCannotBeWrittenAreRefusedAndNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestFolderThatCannotBeWrittenLeavesNothing has a file come between the look and the writing.
+// A file appears between the check and the writing.
 func TestFolderThatCannotBeWrittenLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	f := &folder{dir: dir}
@@ -503,7 +503,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
-		want   string // "": valid
+		want   string // "" if valid
 	}{
 		{name: "everything", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://10.0.0.1:8761 https://10.0.0.2:8761/"}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// ReplicationConfig is which peers changes are sent to, and how.
+// ReplicationConfig says which peers changes are sent to, and how.
 type ReplicationConfig struct {
 	Nodes       []string          `key:"replication.nodes" reload:"yes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
 	Datacenters map[string]string `key:"replication.datacenters" reload:"yes" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
@@ -29,7 +29,7 @@ type ReplicationConfig struct {
 	Timeouts map[string]string `key:"replication.timeouts" reload:"yes" help:"by peer: a replication.read-timeout of its own"`
 	Single   []string          `key:"replication.single" reload:"yes" help:"Eureka servers that get one call per item instead of batches"`
 
-	// TokenFiles keeps passwords out of URLs, and so out of files of settings and lists of processes.
+	// TokenFiles keeps passwords out of URLs, and so out of settings files and process lists.
 	TokenFiles map[string]string `key:"replication.token-files" path:"yes" reload:"yes" help:"by datacenter or Eureka server (this datacenter: its nodes, in mode ap): a file of mode 0640 or narrower with the token or password that calls there carry; read at each call"`
 
 	link.Flow `reload:"yes"`
@@ -38,8 +38,8 @@ type ReplicationConfig struct {
 	TLS ReplicationTLSConfig
 }
 
-// Peers translates the settings of replication. trust is the TLS of a connection that is to be made now; nil: there is no
-// setting of it. own are the addresses of this node, which is no peer of itself.
+// Peers translates the settings of replication. trust returns the TLS configuration for a new connection, or nil if
+// none is set. own has the addresses of this node, which is not a peer of itself.
 func (c *Config) Peers(trust func() *tls.Config, own ...string) []link.PeerConfig {
 	r := &c.Replication
 	var peers []link.PeerConfig
@@ -79,8 +79,8 @@ func (r *ReplicationConfig) peer(kind link.Kind, name string, trust func() *tls.
 	return p
 }
 
-// Leases returns the settings by which leases end if this node leads. The policies for links that are cut have one form
-// in the state, however they are written.
+// Leases returns the settings that decide when leases end if this node leads. The policies for cut links have one
+// canonical form in the state, however they are written.
 func (c *Config) Leases() registry.Settings {
 	s := c.Store.Settings
 	given, _ := setting.ParseMap(s.OnCut) // Validate has read it
@@ -194,7 +194,7 @@ func (c *Config) validateNamed() error {
 	return errors.Join(errs...)
 }
 
-// validateTokenFiles wants files that can be read, of peers whose URLs have no password.
+// validateTokenFiles checks that the files can be read, and that their peers' URLs have no password.
 func (c *Config) validateTokenFiles() error {
 	r := &c.Replication
 	urls := map[string][]string{}
@@ -231,7 +231,7 @@ func hasPassword(text string) bool {
 	return has
 }
 
-// has says whether there is a peer of a name; local: nodes of this datacenter count, too.
+// has reports whether there is a peer with a name; with local, nodes of this datacenter count, too.
 func (r *ReplicationConfig) has(name string, local bool) bool {
 	_, dc := r.Datacenters[name]
 	_, eureka := r.Eureka[name]
@@ -245,7 +245,7 @@ func checkPeerName(key, name string) error {
 	return fmt.Errorf("%s: is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", key)
 }
 
-// checkURL wants an absolute HTTP URL. The text may hold a password, so errors do not repeat it.
+// checkURL checks for an absolute HTTP URL. The text may hold a password, so errors do not repeat it.
 func checkURL(key, text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
@@ -265,7 +265,7 @@ func checkBaseURL(key, text string) error {
 	return nil
 }
 
-// hostOf is the host and port of a URL that was checked.
+// hostOf returns the host and port of a URL that was checked.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// Write prints the settings as a file that would load to the same in the working directory, with their sources as comments;
-// settings with their defaults only if all is set. Secrets are not printed: of files only the names, of URLs all but the password.
+// Write prints the settings as a file that would load to the same values in the working directory, with their sources
+// as comments; settings at their defaults only if all is set. It prints no secrets: only the names of files, and URLs
+// without their password.
 func (s Loaded) Write(w io.Writer, all bool) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, each := range s.Config.Settings() {
@@ -56,7 +57,8 @@ func (s Loaded) add(root *yaml.Node, each setting.Setting, src source) error {
 	return nil
 }
 
-// difference says that the cluster has another value; "" if the values are equal, or the cluster's is not known.
+// difference says that the cluster has another value. It returns "" if the values are equal, or the cluster's is not
+// known.
 func (s Loaded) difference(each setting.Setting) string {
 	text, shared := s.Cluster[each.Key]
 	if !shared {
@@ -65,13 +67,13 @@ func (s Loaded) difference(each setting.Setting) string {
 	cluster := *s.Config
 	for _, other := range setting.Of(&cluster) {
 		if other.Key == each.Key && other.Set(text) == nil && cluster.Leases() == s.Leases() {
-			return "" // though the text may be another
+			return "" // even if the text differs
 		}
 	}
 	return ", but the cluster has " + cli.Printable(text)
 }
 
-// child returns the section of a mapping, made if it is missing.
+// child returns the section of a mapping, and adds it if it is missing.
 func child(n *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -85,8 +87,8 @@ func child(n *yaml.Node, name string) *yaml.Node {
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
-// redact returns a text, a list or a map as it may be shown: without the passwords of its URLs. Nil: the setting is of
-// another kind, and may be shown as it is written.
+// redact returns a text, a list or a map as it may be shown: without the passwords of its URLs. It returns nil for a
+// setting of another kind, which may be shown as written.
 func redact(s setting.Setting) any {
 	switch s.Kind() {
 	case "text":
@@ -107,7 +109,8 @@ func redact(s setting.Setting) any {
 	return nil
 }
 
-// redactURLs hides the passwords of URLs that are separated by spaces, and a user without a password, who may be a token.
+// redactURLs hides the passwords in URLs that are separated by spaces, and a user without a password, who may be a
+// token.
 func redactURLs(text string) string {
 	words := strings.Fields(text)
 	for i, word := range words {

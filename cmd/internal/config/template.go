@@ -14,7 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// ValidateFile reads a file alone, without flags and environment, and reports all mistakes at once, each with its key.
+// ValidateFile reads a file alone, without flags and environment, and reports all mistakes at once, each with its
+// key.
 func ValidateFile(path string) error {
 	_, err := loadFile(path)
 	return err
@@ -30,7 +31,7 @@ func loadFile(path string) (*Config, error) {
 	return loaded.Config, err
 }
 
-// production is what a file for production has beside the defaults: values to be changed are named in words.
+// production is what a production file has besides the defaults. Values to be changed are in words.
 var production = map[string]string{
 	"node.name": "n1", "data.dir": "/var/lib/rollcall", "log.format": "json", "shutdown-delay": "10s",
 	"http.addr": "10.0.0.1:8761", "http.tls.cert": "/etc/rollcall/http.pem", "http.tls.key": "/etc/rollcall/http.key", "auth.mode": "on",
@@ -38,8 +39,9 @@ var production = map[string]string{
 	"cluster.tls.cert": "/etc/rollcall/node.pem", "cluster.tls.key": "/etc/rollcall/node.key", "cluster.tls.ca": "/etc/rollcall/nodes-ca.pem",
 }
 
-// Template is a file with every setting, each as a comment with its default, its bounds and its meaning. Those that are
-// chosen, and those that a node cannot start without, or for production those of one of three nodes, are no comments.
+// Template returns a file with every setting, each as a comment with its default, its bounds and its meaning. Not
+// commented out are the chosen settings, and those that a node cannot start without or, for production, those of one
+// of three nodes.
 func Template(forProduction bool, chosen map[string]string) string {
 	set := map[string]string{"data.dir": "data"}
 	if forProduction {
@@ -77,7 +79,7 @@ func ParseChosen(texts []string) (map[string]string, error) {
 	return chosen, errors.Join(errs...)
 }
 
-// templated are the settings that a template has.
+// templated returns the settings that a template has.
 func templated() (all []setting.Setting) {
 	for _, s := range Default().Settings() {
 		if !strings.HasPrefix(s.Key, "test.") {
@@ -87,7 +89,7 @@ func templated() (all []setting.Setting) {
 	return all
 }
 
-// template is a file with every setting; those with a value are no comments.
+// template returns a file with every setting; those with a value are not commented out.
 func template(set map[string]string) string {
 	b := strings.Builder{}
 	b.WriteString("# Settings of rollcall server. A line that is a comment shows the default; docs/reference/settings.md explains them.\n")
@@ -95,8 +97,8 @@ func template(set map[string]string) string {
 	return b.String()
 }
 
-// writeSection writes the settings whose keys begin with prefix, which are sorted. Keys of a section stand together in any
-// order of their texts.
+// writeSection writes the settings whose keys begin with prefix, which are sorted. Keys of a section stand together
+// in any order of their texts.
 func writeSection(b *strings.Builder, prefix string, all []setting.Setting, set map[string]string) {
 	indent := strings.Repeat("  ", strings.Count(prefix, "."))
 	seen := map[string]bool{}
@@ -138,7 +140,7 @@ func writeSetting(b *strings.Builder, indent, name string, s setting.Setting, se
 	fmt.Fprintf(b, "\n%s# %s: %s\n", indent, name, yamlText(s.String()))
 }
 
-// yamlText is a text as a scalar of YAML.
+// yamlText returns a text as a YAML scalar.
 func yamlText(text string) string {
 	encoded, err := yaml.Marshal(scalar(text)) // a scalar always encodes
 	if err != nil || text == "" {
@@ -147,8 +149,8 @@ func yamlText(text string) string {
 	return strings.TrimSpace(string(encoded))
 }
 
-// Schema is a JSON schema (draft 2020-12) of the file: sections are objects, and no other keys are allowed. Values that
-// are texts in the file, such as durations, are checked by `rollcall config validate` in full.
+// Schema returns a JSON schema (draft 2020-12) of the file: sections are objects, and no other keys are allowed.
+// Values that are texts in the file, such as durations, are fully checked by `rollcall config validate`.
 func Schema() map[string]any {
 	root := object()
 	root["$schema"], root["title"] = "https://json-schema.org/draft/2020-12/schema", "Settings of rollcall server"
@@ -171,7 +173,8 @@ func object() map[string]any {
 	return map[string]any{"type": []string{"object", "null"}, "additionalProperties": false, "properties": map[string]any{}}
 }
 
-// schemaOf is the schema of one value. A key with nothing behind it leaves the default, and lists and maps may be texts.
+// schemaOf returns the schema of one value. A key without a value leaves the default, and lists and maps may be
+// texts.
 func schemaOf(s setting.Setting) map[string]any {
 	types := map[string][]string{"bool": {"boolean"}, "number": {"number"}, "list": {"array", "string"}, "map": {"object", "string"}}[s.Kind()]
 	if types == nil {

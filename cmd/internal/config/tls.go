@@ -8,14 +8,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
-// ReplicationTLSConfig is the trust in peers with https URLs, and the certificate that they are shown.
+// ReplicationTLSConfig says which peers with https URLs are trusted, and which certificate they are shown.
 type ReplicationTLSConfig struct {
 	CA   string `key:"replication.tls.ca" path:"yes" help:"PEM file with the authorities of the peers' certificates; empty: the system's; read again when it changes, as the other two"`
 	Cert string `key:"replication.tls.cert" path:"yes" help:"PEM file with the certificate that is shown to peers that ask for one"`
 	Key  string `key:"replication.tls.key" path:"yes" help:"PEM file with its key, of mode 0640 or narrower"`
 }
 
-// Open reads the files; nil if none is configured.
+// Open reads the files. It returns nil if none is configured.
 func (c *ReplicationTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
 	if c.CA == "" && c.Cert == "" {
 		return nil, nil
@@ -23,7 +23,7 @@ func (c *ReplicationTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error)
 	return certfiles.Open(certfiles.Files{Cert: c.Cert, Key: c.Key, CA: c.CA, Keys: [3]string{"replication.tls.cert", "replication.tls.key", "replication.tls.ca"}}, log)
 }
 
-// Open reads the files; nil if none is configured.
+// Open reads the files. It returns nil if none is configured.
 func (c *HTTPTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
 	if c.Cert == "" {
 		return nil, nil
@@ -63,7 +63,7 @@ func countGiven(texts ...string) int {
 	return n
 }
 
-// checkFile wants the file that a setting names to be one that read accepts; an empty path names none.
+// checkFile checks that read accepts the file that a setting names; an empty path names none.
 func checkFile[T any](name, path string, read func(path string) (T, error)) error {
 	if path == "" {
 		return nil

@@ -20,7 +20,7 @@ func NewTokenText(accessor string) string {
 	return access.NewText(random, accessor, "")
 }
 
-// TokenOf is the token of a text that NewTokenText made. Its errors do not repeat the text.
+// TokenOf returns the token of a text that NewText made. Its errors do not repeat the text.
 func TokenOf(text string) (*access.Token, error) {
 	accessor, hash, err := access.Parse(text, "")
 	if err != nil {
@@ -29,11 +29,11 @@ func TokenOf(text string) (*access.Token, error) {
 	return &access.Token{Accessor: accessor, Secrets: []access.Secret{{Hash: hash}}}, nil
 }
 
-// maxText is more than the text of a token has, in bytes.
+// maxText is more than any token's text has, in bytes.
 const maxText = 1024
 
-// ReadToken reads the file of one text that NewTokenText made, such as a secret of Kubernetes. Its errors do not
-// repeat the text.
+// ReadToken reads a file with one text that NewText made, such as a Kubernetes secret. Its errors do not repeat the
+// text.
 func ReadToken(path string) (*access.Token, error) {
 	text, err := certfiles.ReadPrivate(path, maxText)
 	if err != nil {
@@ -46,7 +46,7 @@ func ReadToken(path string) (*access.Token, error) {
 	return k, nil
 }
 
-// item is a token as the file has it.
+// item is a token as written in the file.
 type item struct {
 	Accessor string   `yaml:"accessor"`
 	Name     string   `yaml:"name"`

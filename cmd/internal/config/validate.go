@@ -50,7 +50,7 @@ func (c *Config) validateNode() error {
 	return errors.Join(errs...)
 }
 
-// validateExpect refuses a node that would wait for ever, for others whose addresses it does not know.
+// validateExpect refuses a node that would wait forever for others whose addresses it does not know.
 func (c *Config) validateExpect() error {
 	if c.Store.BootstrapExpect > 1 && len(c.Store.Join) == 0 {
 		return fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", c.Store.BootstrapExpect)
@@ -58,7 +58,7 @@ func (c *Config) validateExpect() error {
 	return nil
 }
 
-// validateRaft holds the rules of hashicorp/raft (ValidateConfig), in the words of our keys.
+// validateRaft checks the rules of hashicorp/raft (ValidateConfig), in the words of our keys.
 func (c *Config) validateRaft() error {
 	r := &c.Store
 	var errs []error
@@ -71,7 +71,7 @@ func (c *Config) validateRaft() error {
 	return errors.Join(errs...)
 }
 
-// validateBatches wants room for two of the largest batches, decoded, among the bodies under way.
+// validateBatches checks that the bodies in flight have room for two of the largest batches, decoded.
 func (c *Config) validateBatches() error {
 	l := &c.HTTPD.Limits
 	if least := 16 * l.BatchBytes; l.InFlightBytes < least {
@@ -99,7 +99,7 @@ func (c *Config) validateAddresses() error {
 	return errors.Join(errs...)
 }
 
-// checkAddr wants host:port with a port by number; the host may be empty, for all interfaces.
+// checkAddr checks for host:port with a numeric port; the host may be empty, for all interfaces.
 func checkAddr(name, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -111,7 +111,7 @@ func checkAddr(name, addr string) error {
 	return nil
 }
 
-// checkHost wants the name of a host alone.
+// checkHost checks for the name of a host alone.
 func checkHost(host string) error {
 	if strings.ContainsAny(host, ":/[]") {
 		return fmt.Errorf("http.hosts: %q is not the name of a host, without a scheme or a port", host)
@@ -119,7 +119,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// checkDialable wants an address that another node can dial.
+// checkDialable checks for an address that another node can dial.
 func checkDialable(name, addr string) error {
 	if err := checkAddr(name, addr); err != nil {
 		return err
@@ -130,7 +130,7 @@ func checkDialable(name, addr string) error {
 	return nil
 }
 
-// checkAdvertise wants an address that others can dial: one that stands for all interfaces is none.
+// checkAdvertise checks that others can dial the address. One that stands for all interfaces cannot be dialled.
 func checkAdvertise(section, addr, advertise string) error {
 	switch {
 	case advertise != "":
@@ -147,7 +147,7 @@ func allInterfaces(addr string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// Host is this node's host as other hosts name it; "": they do not reach it.
+// Host returns this node's host as other hosts name it, or "" if they do not reach it.
 func (c *Config) Host() string {
 	addr := cmp.Or(c.Store.ClusterAdvertise, c.Store.ClusterAddr)
 	if loopback(addr) {
@@ -157,7 +157,7 @@ func (c *Config) Host() string {
 	return host
 }
 
-// Warn logs what is allowed and yet probably not meant.
+// Warn logs what is allowed but probably not intended.
 func (c *Config) Warn(log *slog.Logger) {
 	c.warnOpen(log)
 	if c.Store.Settings.Threshold == registry.Whole {

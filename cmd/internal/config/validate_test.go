@@ -28,7 +28,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
-		want   string // "": valid
+		want   string // "" if valid
 	}{
 		{name: "defaults", change: func(*Config) {}},
 		{name: "mode ap", change: func(c *Config) { c.Mode, c.HTTPD.Reads = "ap", "stale" }},
@@ -119,7 +119,7 @@ func TestValidateKeepsListenersOnLoopbackUnlessProtectedOrSaidOtherwise(t *testi
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
-		want   string // "": allowed
+		want   string // "" if allowed
 	}{
 		{name: "loopback", change: func(c *Config) { c.HTTP.Addr, c.Store.ClusterAddr = local, "[::1]:2" }},
 		{name: "localhost", change: func(c *Config) { c.HTTP.Addr = "localhost:1" }},
@@ -206,7 +206,7 @@ func TestValidateReadsTheFilesOfAccessControl(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
-		want   string // "": allowed
+		want   string // "" if allowed
 	}{
 		{name: "a file", change: func(c *Config) { c.Auth.File = good }},
 		{name: "mistakes", change: func(c *Config) { c.Auth.File = bad }, want: "auth.file: " + bad + ":1: mode: want"},
@@ -271,7 +271,7 @@ func TestWritePrintsAFileThatLoadsToTheSame(t *testing.T) {
 	expect.That(t, got == want, "%d keys are marked as defaults, want %d:\n%s", got, want, out.String())
 }
 
-// noEmptyMaps makes empty maps of settings nil, which have the same text.
+// noEmptyMaps turns empty maps of settings into nil, which have the same text.
 func noEmptyMaps(c *Config) {
 	for _, s := range setting.Of(c) {
 		if s.Value.Kind() == reflect.Map && s.Value.Len() == 0 {
@@ -283,7 +283,7 @@ func noEmptyMaps(c *Config) {
 func TestTemplateHasEverySettingWithItsDefault(t *testing.T) {
 	var lines []string
 	for line := range strings.Lines(Template(false, nil)) {
-		// As if every comment with a value were none.
+		// As if every comment with a value were not a comment.
 		name, value, isSetting := strings.Cut(strings.Replace(strings.TrimRight(line, "\n"), "# ", "", 1), ":")
 		if isSetting && !strings.Contains(strings.TrimSpace(name), " ") && (value == "" || strings.HasPrefix(value, " ")) {
 			lines = append(lines, name+":"+value)

@@ -17,9 +17,9 @@ const (
 	aliasesAtOnce = 10
 )
 
-// judgeAliases lets each alias check that was registered with a token follow only what the token may read now,
-// until ctx ends: roles change, tokens end, and the service or node that a check names is replaced. allows
-// judges the token with an accessor.
+// judgeAliases lets each alias check that was registered with a token follow only what the token may read now, until
+// ctx ends: roles change, tokens end, and the service or node that a check names is replaced. allows judges the token
+// with an accessor.
 func judgeAliases(ctx context.Context, epoch registry.Epoch, of registry.Service, allows func(accessor string, n access.Need) bool) {
 	every := time.NewTicker(aliasPause)
 	defer every.Stop()

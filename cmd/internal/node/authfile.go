@@ -10,7 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// authFileRecord is for the audit: other roles and tokens of auth.file are in force, though no call has changed them.
+// authFileRecord returns a record for the audit: other roles and tokens of auth.file are in force, though no call has
+// changed them.
 func authFileRecord(at time.Time, node string, old, now *access.Table) api.AuditRecord {
 	come, left := tokensBeside(now, old), tokensBeside(old, now)
 	roles := []string{}
@@ -30,7 +31,7 @@ func authFileRecord(at time.Time, node string, old, now *access.Table) api.Audit
 	}
 }
 
-// tokensBeside are the accessors of the tokens that another table has not.
+// tokensBeside returns the accessors of the tokens that another table lacks.
 func tokensBeside(t, other *access.Table) []string {
 	accessors := []string{}
 	for _, k := range t.Tokens {

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// backups writes snapshots for people by a schedule: in mode cp the leader, without consensus every node.
+// backups writes snapshots for people on a schedule: in mode cp the leader does, without consensus every node.
 type backups struct {
 	config.BackupConfig
 	node        string
@@ -32,7 +32,7 @@ type backups struct {
 	failing     bool // as of the last attempt
 }
 
-// backups makes what writes snapshots by a schedule; nil: none is set.
+// backups returns what writes snapshots on a schedule, or nil if none is set.
 func (s setup) backups(of *snapshots) *backups {
 	if s.Backup.Dir == "" {
 		return nil
@@ -47,15 +47,15 @@ func (s setup) backups(of *snapshots) *backups {
 	return b
 }
 
-// timeForm is the form of the time in a file's name, by which names are in the order of time.
+// timeForm is the form of the time in a file's name, chosen so that names sort by time.
 const timeForm = "20060102T150405Z"
 
 func (b *backups) prefix() string { return "rollcall-" + b.node + "-" }
 
-// own are the names of the files that this node has written, oldest first. Those that a clock ahead of time has named are left
-// alone until then.
+// own returns the names of the files that this node has written, oldest first. Files whose names lie in the future,
+// because a clock was ahead, are left alone until then.
 func (b *backups) own() (names []string) {
-	entries, _ := os.ReadDir(b.Dir) // a directory that cannot be read is met when a file is written
+	entries, _ := os.ReadDir(b.Dir) // an unreadable directory is noticed when a file is written
 	for _, e := range entries {
 		if at := b.timeOf(e.Name()); e.Type().IsRegular() && !at.IsZero() && !at.After(b.world.Now()) {
 			names = append(names, e.Name())
@@ -65,7 +65,7 @@ func (b *backups) own() (names []string) {
 	return names
 }
 
-// timeOf is when a file of a name was written; zero: the name is not one of this node's.
+// timeOf returns when the file of a name was written, or zero if the name is not one of this node's.
 func (b *backups) timeOf(name string) time.Time {
 	text, found := strings.CutPrefix(name, b.prefix())
 	text, ends := strings.CutSuffix(text, ".snap")
@@ -87,7 +87,7 @@ func (b *backups) removeUnfinished() error {
 	return err
 }
 
-// run writes a file as often as the schedule says, until ctx ends: the first at once, unless the newest is young enough.
+// run writes files on the schedule until ctx ends: the first at once, unless the newest is recent enough.
 func (b *backups) run(ctx context.Context) {
 	next := time.Duration(0)
 	if own := b.own(); len(own) > 0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
-// bootstrapEvery is the pause between tries to make the first operator, while there is no leader.
+// bootstrapEvery is the pause between tries to create the first operator, while no node leads.
 const bootstrapEvery = time.Second
 
-// bootstrapAuth gives a cluster that has no operator the first one, whose token is in a file. Every node may have the file,
-// and tries; one of them succeeds, once for each cluster.
+// bootstrapAuth creates the first operator of a cluster without operators, with the token in a file. Every node may
+// have the file, and tries; one of them succeeds, once per cluster.
 func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
 	path := s.Auth.BootstrapTokenFile
 	if path == "" {
@@ -31,7 +31,7 @@ func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
 	k.By = by
 	op := kv.Access{Change: access.Founding(k)}
 	for ctx = access.As(ctx, access.Sender{Name: by}); ctx.Err() == nil; wait.Pause(ctx, nil, bootstrapEvery) {
-		// Linearizable: a node that is behind does not know what the cluster has.
+		// Linearizable: a node that lags does not know what the cluster has.
 		if _, err := raft.Coordination().View(ctx, registry.Linearizable); err != nil {
 			continue
 		}

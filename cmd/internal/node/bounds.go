@@ -10,7 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// bounds shows what goes beyond the bounds of one operation (docs/run/limits.md): what is refused, and what level 2 will refuse.
+// bounds shows what exceeds the bounds of one operation (docs/run/limits.md): what is refused, and what level 2 will
+// refuse.
 type bounds struct {
 	service      registry.Service
 	coordination httpd.Coordination // nil in mode ap

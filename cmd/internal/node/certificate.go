@@ -7,10 +7,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
-// certificates are the files of certificates that a node uses, but for those of the store.
+// certificates are the certificate files that a node uses, except those of the store.
 type certificates []*certfiles.Source
 
-// run looks at the files again and again until ctx ends.
+// run checks the files at intervals until ctx ends.
 func (c certificates) run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, files := range c {
@@ -19,7 +19,7 @@ func (c certificates) run(ctx context.Context) {
 	all.Wait()
 }
 
-// reload reads the files again, and returns the settings whose files hold something else now.
+// reload reads the files again, and returns the settings whose files have changed.
 func (c certificates) reload() (changed []string) {
 	for _, files := range c {
 		changed = append(changed, files.Reload()...)

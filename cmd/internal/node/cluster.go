@@ -45,7 +45,7 @@ func nodeStatus(epoch string, n membership.NodeStatus) api.NodeStatus {
 	return shown
 }
 
-// formatIndex is the form of an index on the wire.
+// formatIndex returns the form of an index on the wire.
 func formatIndex(epoch string, index registry.Index) string {
 	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
 }
@@ -84,7 +84,7 @@ func (m members) Transfer(ctx context.Context, name string) (to string, err erro
 	return to, memberError(err)
 }
 
-// memberError is an error about members in the terms of HTTP.
+// memberError converts an error about members into one that package httpd knows.
 func memberError(err error) error {
 	switch {
 	case errors.Is(err, membership.ErrUnknownMember):
@@ -95,17 +95,17 @@ func memberError(err error) error {
 	return err
 }
 
-// inTermsOf is an error that another package knows as a sentinel of its own.
-type inTermsOf struct {
+// sentinelError makes errors.Is match another package's sentinel.
+type sentinelError struct {
 	error
 	sentinel error
 }
 
 // Is makes errors.Is find the sentinel.
-func (e inTermsOf) Is(target error) bool { return target == e.sentinel }
+func (e sentinelError) Is(target error) bool { return target == e.sentinel }
 
 // Unwrap returns the error in the words of the package that made it.
-func (e inTermsOf) Unwrap() error { return e.error }
+func (e sentinelError) Unwrap() error { return e.error }
 
 // nodes is the nodes of a datacenter without consensus as an httpd.Cluster: each node knows the others as peers.
 type nodes struct {
@@ -142,7 +142,7 @@ func (n nodes) Status(ctx context.Context) api.Status {
 	return status
 }
 
-// peerNode is another node as this one knows it: its address, and whether it can be reached.
+// peerNode describes another node as this one knows it: its address, and whether it can be reached.
 func peerNode(p api.Peer, wall time.Time) api.NodeStatus {
 	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
 	if p.LastSuccess != 0 {

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
-// removing is a store whose removals all end alike.
+// removing is a store whose removals all return one error.
 type removing struct{ err error }
 
 func (r removing) RemoveMember(context.Context, string) error { return r.err }
@@ -36,7 +36,7 @@ func (r removing) Transfer(_ context.Context, name string) (string, error) {
 	return name, r.err
 }
 
-// Verify is a comparison in which n2 differs, and n3 has no digest.
+// Verify returns a comparison where n2 differs, and n3 has no digest.
 func (r removing) Verify(context.Context) replicas.Comparison {
 	one, other := new(replicas.Digest), new(replicas.Digest)
 	one.Index, one.Parts = 7, []uint64{1}
@@ -89,7 +89,7 @@ func TestNodeStatusHasTheIndexOfTheNodesResponses(t *testing.T) {
 	expect.That(t, got.Index == "", "an unreachable node is at %q, want no index", got.Index)
 }
 
-// nodesWith are nodes with votes in these roles, named n1, n2 and so on.
+// nodesWith returns nodes with votes in these roles, named n1, n2 and so on.
 func nodesWith(roles ...string) (nodes []api.NodeStatus) {
 	for i, role := range roles {
 		nodes = append(nodes, api.NodeStatus{ID: "n" + string(rune('1'+i)), Role: role, Voter: role != "learner" && role != "serving"})
@@ -138,7 +138,7 @@ func TestStatusWarnsOfAZoneThatHasAMajority(t *testing.T) {
 	}
 }
 
-// A snapshot that brings more than the node may keep is refused before anything of it goes into the log.
+// A snapshot that brings more than the node may keep is refused before any of it goes into the log.
 func TestRestoreBeyondTheLimitsIsRefused(t *testing.T) {
 	for setting, change := range map[string]func(*config.Config){
 		"limits.state-bytes":     func(c *config.Config) { c.Quota.StateBytes = 1 },
@@ -184,7 +184,8 @@ func TestDryRunWithoutConsensusSaysWhatARestoreDoes(t *testing.T) {
 	responds(t, http.MethodPut, url+"/v1/rollcall/snapshot?dry-run&keys-only", saved, http.StatusNotImplemented, "keys-only")
 }
 
-// The oldest files of the node go, and what it had written of one when it was killed. Files of other names stay. A directory that cannot be written to is said once.
+// The node removes its oldest files, and what it had written of one when it was killed. Files with other names stay.
+// A directory that cannot be written to is reported once.
 func TestBackupsKeepTheNewestOfTheNodesOwn(t *testing.T) {
 	c := oneNode(t)
 	c.Backup = config.BackupConfig{Dir: t.TempDir(), Interval: time.Hour, Keep: 2}
@@ -211,7 +212,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// The clock was ahead when a file was written. The schedule goes on by the clock as it is now, and what it writes stays.
+// The clock was ahead when a file was written. The schedule goes on by the current clock, and what it writes stays.
 func TestBackupsGoOnAfterTheClockWentBack(t *testing.T) {
 	c := oneNode(t)
 	c.Backup = config.BackupConfig{Dir: t.TempDir(), Interval: time.Hour, Keep: 1}

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// The conditions of a cluster.
+// Conditions of a cluster.
 const (
 	well       = "well"
 	degraded   = "degraded"
@@ -58,7 +58,7 @@ func describe(s *api.Status) {
 	}
 }
 
-// votersOf counts the voters, and those that are well.
+// votersOf counts the voters, and the healthy ones among them.
 func votersOf(nodes []api.NodeStatus) (voters, healthy int) {
 	for _, n := range nodes {
 		if n.Voter {
@@ -71,8 +71,8 @@ func votersOf(nodes []api.NodeStatus) (voters, healthy int) {
 	return voters, healthy
 }
 
-// tolerance returns how many more voters may fail while a majority remains; a negative number means that there
-// is no majority now.
+// tolerance returns how many more voters may fail while a majority remains; a negative number means that they
+// have no majority now.
 func tolerance(voters, healthy int) int { return healthy - (voters/2 + 1) }
 
 // unreachable is the role of a node that does not respond.

@@ -23,18 +23,18 @@ import (
 // betweenScrapes is the time between the two scrapes of a bundle: rates follow from their differences.
 const betweenScrapes = 2 * time.Second
 
-// bundler makes what helps somebody else to see what is wrong with a node. It implements httpd.Debug.
+// bundler collects what helps somebody else to see what is wrong with a node. It implements httpd.Debug.
 type bundler struct {
 	world    *world.World
 	metrics  prometheus.Gatherer
 	version  string
-	settings func(io.Writer) error // writes them, secrets left out
+	settings func(io.Writer) error // writes them without secrets
 	log      func() []byte         // the last lines of the log
 	status   func(context.Context) any
 }
 
-// Bundle implements httpd.Debug: a gzipped tar file, with each part in a file of its own. A part that cannot be made says
-// why.
+// Bundle implements httpd.Debug: a gzipped tar file, with each part in a file of its own. The file of a part that
+// failed says why.
 func (b bundler) Bundle(ctx context.Context, w io.Writer) error {
 	zipped := gzip.NewWriter(w)
 	archive := tar.NewWriter(zipped)

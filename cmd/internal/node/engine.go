@@ -34,7 +34,7 @@ type engine struct {
 	service registry.Service
 	run     func(context.Context) error // until ctx ends (nil), or the node must not go on
 	cluster httpd.Cluster
-	members httpd.Members // nil: nodes are not members of anything
+	members httpd.Members // nil if nodes are not members of anything
 	upgrade httpd.Upgrade
 	peers   *peers
 	// snapshots saves and restores snapshots for people.
@@ -52,13 +52,13 @@ type engine struct {
 	raft *consensus.Raft // the store in mode cp, for what needs consensus; nil in mode ap
 }
 
-// setup holds what both engines are made of.
+// setup holds what both engines are made from.
 type setup struct {
 	*config.Config
 	name      string
 	version   string   // of the program
 	http      string   // the node's address for clients
-	addresses []string // all that are known to be the node's
+	addresses []string // all addresses known to be the node's
 	world     *world.World
 	log       *slog.Logger
 	metrics   *prometheus.Registry
@@ -127,8 +127,8 @@ func (s setup) self() api.NodeStatus {
 	return api.NodeStatus{ID: s.name, HTTP: s.http, Version: s.version, Zone: s.NodeZone}
 }
 
-// lead does what only a leader does beside the store: it sends to the peers, watches the other nodes, judges
-// alias checks and runs probes.
+// lead does what only a leader does beside the store: it sends to the peers, watches the other nodes, judges alias
+// checks and runs probes.
 func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -245,7 +245,7 @@ func (s setup) storeConfig() store.Config {
 	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
 	c.DiskFull, c.DiskFree, c.Log, c.Metrics = s.disk.Low, s.disk.Left, s.log, s.metrics
 	c.Settings, c.World = s.Leases(), s.world
-	if f := falsified(s.name); f != nil { // else as the tests of the store want it
+	if f := falsified(s.name); f != nil { // overridden only by the store's tests
 		c.Test.Falsify = f
 	}
 	if f := performed(); f != nil {
@@ -302,8 +302,8 @@ func abandon(run func(context.Context) error) error {
 	return run(ctx)
 }
 
-// runWith runs the store, and beside it what works with the store. The latter ends first, because its last
-// operations need the store.
+// runWith runs the store, and beside it what works with the store. The latter ends first, because its last operations
+// need the store.
 func runWith(ctx context.Context, run func(context.Context) error, beside ...func(context.Context)) error {
 	inner, stop := context.WithCancel(ctx)
 	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))
@@ -332,7 +332,7 @@ func runWith(ctx context.Context, run func(context.Context) error, beside ...fun
 	return err
 }
 
-// besideLimit bounds the wait for what works with a store that has failed.
+// besideLimit bounds the wait for what works with a failed store.
 const besideLimit = 2 * time.Second
 
 // actingService passes operators' acts on self-preservation on to the other nodes of the datacenter: without

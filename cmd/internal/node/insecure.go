@@ -9,10 +9,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
-// insecure shows which protection a node does without that other machines reach.
+// insecure shows which protection is missing from listeners that other machines reach.
 type insecure struct {
 	*config.Config
-	mode func() access.Mode // in force
+	mode func() access.Mode // returns the mode in force
 }
 
 var insecureDesc = prometheus.NewDesc("rollcall_insecure", "1 where the node does without a protection that it should have, because other machines reach it.", []string{"what"}, nil)

@@ -32,7 +32,7 @@ func (n *node) openProfiler(addr string) error {
 	return nil
 }
 
-// openAdmin binds the socket in the data directory, which this node has for itself.
+// openAdmin binds the socket in the data directory, which belongs to this node alone.
 func (n *node) openAdmin(dir string, h *httpd.Handler) error {
 	l, err := n.world.Listen("unix", filepath.Join(dir, httpd.AdminSocket))
 	if err != nil {
@@ -42,8 +42,8 @@ func (n *node) openAdmin(dir string, h *httpd.Handler) error {
 	return nil
 }
 
-// profiles serves the runtime's profiles by the paths and parameters of net/http/pprof, which would be 0.1 MB of the
-// binary: name?debug=1, heap?gc=1, profile?seconds=30 and trace?seconds=1.
+// profiles serves the runtime's profiles with the paths and parameters of net/http/pprof, which would add 0.1 MB to
+// the binary: name?debug=1, heap?gc=1, profile?seconds=30 and trace?seconds=1.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/profile", during(30, pprof.StartCPUProfile, pprof.StopCPUProfile))
@@ -69,7 +69,8 @@ func profiles() http.Handler {
 	return mux
 }
 
-// during serves what is recorded between start and stop, for so many seconds unless the request says otherwise.
+// during serves what is recorded between start and stop, for the usual number of seconds unless the request names
+// another.
 func during(usual float64, start func(io.Writer) error, stop func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64)
@@ -94,7 +95,7 @@ type listener struct {
 	key string // the setting that names its address
 	net.Listener
 	server  *http.Server
-	handler *httpd.Handler // takes over connections for heartbeats; nil: none are
+	handler *httpd.Handler // takes over connections for heartbeats; may be nil
 }
 
 func (l listener) shutdown(ctx context.Context) error {
@@ -105,8 +106,8 @@ func (l listener) shutdown(ctx context.Context) error {
 	return err
 }
 
-// listen binds an address. A port that is taken is the most frequent reason of a failed start, so the error names the
-// key to change.
+// listen binds an address. A port that is in use is the most frequent reason for a failed start, so the error names
+// the key to change.
 func (n *node) listen(key, addr string) (net.Listener, error) {
 	l, err := n.world.Listen("tcp", addr)
 	if err != nil {

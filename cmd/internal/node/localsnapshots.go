@@ -36,11 +36,11 @@ func (s *localSnapshots) check(h backup.Header, another bool) error {
 	return nil
 }
 
-// restoredTogether is how many instances are brought in by one call of the store.
+// restoredTogether is how many instances one call of the store brings in.
 const restoredTogether = 500
 
-// restore brings instances in as copies, each with a full lease, that lose against what is newer: what was canceled since
-// stays away (docs/adr/0013).
+// restore brings instances in as copies, each with a full lease, that lose against anything newer: what was canceled
+// since stays away (docs/adr/0013).
 func (s *localSnapshots) restore(ctx context.Context, file io.Reader, op kv.Restore) (done kv.Restoration, err error) {
 	if op.KeysOnly || op.WithAuth {
 		return done, registry.ErrNotOffered
@@ -89,8 +89,8 @@ func (s *localSnapshots) plan(ctx context.Context, saved *kv.Image, op kv.Restor
 	return p, nil
 }
 
-// lackingHere are the saved instances that would come back, with a full lease: they are not registered, and were not canceled
-// since. there is how many of the saved ones are registered.
+// lackingHere returns the saved instances that would come back, with a full lease: they are not registered, and were
+// not canceled since. there counts the saved ones that are registered.
 func lackingHere(v *registry.View, saved []registry.Saved) (lacking []registry.Replica, there int) {
 	removals := map[registry.Key]registry.Removal{}
 	for rec := range v.Removals() {

@@ -38,12 +38,12 @@ type LogQueue struct {
 
 	to      io.Writer
 	mu      sync.Mutex
-	tail    [][]byte      // the newest lines, dropped ones included
+	tail    [][]byte      // the newest lines, including dropped ones
 	tailed  int           // bytes of tail
-	lines   [][]byte      // that the goroutine has not fetched yet
+	lines   [][]byte      // not fetched by the goroutine yet
 	bytes   int           // of all lines that are not written yet
 	writing bool          // the goroutine runs
-	idle    chan struct{} // closed when every line is written; nil: there was none yet
+	idle    chan struct{} // closed when every line is written; nil before the first line
 }
 
 // NewLogQueue makes an empty queue.
@@ -84,7 +84,7 @@ func (q *LogQueue) keep(line []byte) {
 	}
 }
 
-// Tail is the last lines that came, 256 KiB of them at most.
+// Tail returns the last lines that arrived, at most 256 KiB of them.
 func (q *LogQueue) Tail() []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,7 +110,8 @@ func (q *LogQueue) writeAll() {
 	}
 }
 
-// next fetches the lines that wait; nil: there are none, the queue is idle, and the next write starts the goroutine again.
+// next fetches the waiting lines. It returns nil if there are none: the queue is then idle, and the next write starts
+// the goroutine again.
 func (q *LogQueue) next() [][]byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,8 +14,8 @@ type LogLevel struct {
 
 	mu         sync.Mutex
 	configured string
-	until      time.Time   // of another level; zero: there is none
-	end        *time.Timer // of it
+	until      time.Time   // of another level; zero if there is none
+	end        *time.Timer // timer for the end of it
 }
 
 // NewLogLevel is a level that the settings name.
@@ -29,7 +29,7 @@ func levelOf(word string) slog.Level {
 	return map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}[word]
 }
 
-// Configure changes the level that the settings name. Another one that holds for a while is left to its end.
+// Configure changes the level in the settings. A temporary level stays until its end.
 func (l *LogLevel) Configure(word string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +39,7 @@ func (l *LogLevel) Configure(word string) {
 	}
 }
 
-// Override lets another level hold for a while.
+// Override sets another level for a while.
 func (l *LogLevel) Override(word string, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,8 @@ func (l *LogLevel) restore(until time.Time) {
 	}
 }
 
-// Show is the level of now, the one that the settings name, and until when the former holds; zero: they are the same.
+// Show returns the current level, the one in the settings, and until when the former lasts; zero if they are the
+// same.
 func (l *LogLevel) Show() (now, configured string, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,29 +9,29 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// The runtime collects garbage when memory is allocated, and else every two minutes, so an idle node would keep the memory
-// of a burst of large requests. To give it back costs a collection, for a million instances two seconds of a core. A node that
-// works collects anyway; an idle one does it only when it holds much more than after the last time.
+// The runtime collects garbage when memory is allocated, and otherwise every two minutes, so an idle node would keep
+// the memory of a burst of large requests. Giving it back costs a collection: two seconds of a core for a million
+// instances. A busy node collects anyway; an idle one does it only when it holds much more than after the last time.
 const (
 	memoryInterval = 10 * time.Second // between two checks
-	idleGarbage    = 16 << 20         // bytes that an idle node allocates in that time, at most
-	// memorySpare is how many bytes a node may hold more than after the last time it gave memory back, or the part of what it held
-	// then, if that is more.
+	idleGarbage    = 16 << 20         // most bytes that an idle node allocates in that time
+	// memorySpare is how many bytes a node may hold above what it held after the last time it gave memory back. If
+	// the fraction of that amount is more, it counts instead.
 	memorySpare     = 64 << 20
 	memorySparePart = 4
 )
 
-// usedMemory is a process's.
+// usedMemory is the memory use of a process.
 type usedMemory struct {
-	held      uint64 // bytes that it has of the system
-	allocated uint64 // bytes, since it began
-	cycles    uint64 // of collection, since it began
+	held      uint64 // bytes that it has from the system
+	allocated uint64 // bytes, since it started
+	cycles    uint64 // of collection, since it started
 }
 
 // idleMemory gives memory back to the system when the node did next to nothing from one check to the next.
 type idleMemory struct {
 	last  usedMemory
-	least uint64 // bytes held after memory was given back last
+	least uint64 // bytes held after memory was last given back
 }
 
 // run checks until ctx ends.

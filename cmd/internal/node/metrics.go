@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// buildInfo shows what program a node runs, in which mode, and which formats the program reads.
+// buildInfo shows what program a node runs, its mode, and which formats the program reads.
 func buildInfo(version, mode string) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -34,13 +34,13 @@ var (
 	principalDesc = prometheus.NewDesc("rollcall_limit_used_by_principal", "What a principal has of each, of the ten that have most, if it is more than half of the share of limits.principal-share.", []string{"name", "principal"}, nil)
 )
 
-// limits shows what is used of each limit that is one on how much there is. Limits on the size of one thing have no share.
+// limits shows the use of each limit on a quantity. Limits on the size of one thing have no share.
 type limits struct {
 	of     *node
 	engine *engine
 }
 
-// share is a limit and what is used of it.
+// share is a limit and its use.
 type share struct {
 	key        string
 	most, used int64
@@ -103,14 +103,15 @@ func (l limits) shares() []share {
 		share{"limits.state-bytes", quota.StateBytes, bytes})
 }
 
-// clusterWatch shows what the leader sees of the nodes. Another node shows none of it, so that each cluster has one opinion.
+// clusterWatch shows what the leader sees of the nodes. Other nodes show nothing, so that each cluster has one
+// opinion.
 type clusterWatch struct {
 	status func(context.Context) api.Status
 	panics *measure.Panics
 
 	mu       sync.Mutex
-	nodes    []api.NodeStatus  // as of the newest look; nil: this node does not lead, or has not looked yet
-	leader   string            // of nodes
+	nodes    []api.NodeStatus  // as of the newest look; nil if this node does not lead, or has not looked yet
+	leader   string            // in nodes
 	applied  map[string]uint64 // what each node had applied when it was last heard
 	furthest []reached         // by the furthest node, oldest first
 }
@@ -135,7 +136,7 @@ var (
 	lagSecondsDesc = prometheus.NewDesc("rollcall_store_follower_lag_seconds", "Age of the oldest of them, to five seconds, an hour at most; only the leader shows it.", []string{"node"}, nil)
 )
 
-// run looks at the nodes again and again while this node leads.
+// run looks at the nodes at intervals while this node leads.
 func (w *clusterWatch) run(ctx context.Context, _ registry.Epoch) {
 	look := func(now time.Time) { w.panics.Contain(measure.Cluster, func() { w.look(ctx, now) }) }
 	look(time.Now())
@@ -152,7 +153,7 @@ func (w *clusterWatch) look(ctx context.Context, now time.Time) {
 	defer w.mu.Unlock()
 	w.nodes, w.leader = s.Nodes, s.Leader
 	before := w.applied
-	w.applied = map[string]uint64{} // without nodes that were removed
+	w.applied = map[string]uint64{} // without removed nodes
 	furthest := uint64(0)
 	for _, n := range s.Nodes {
 		if was, known := before[n.ID]; n.Role != unreachable {
@@ -199,7 +200,7 @@ func (w *clusterWatch) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// lag is how many entries a node is behind, and for how long it has been.
+// lag returns how many entries a node is behind, and for how long it has been.
 func (w *clusterWatch) lag(node string, now time.Time) (entries uint64, age time.Duration) {
 	applied := w.applied[node]
 	for _, r := range w.furthest {

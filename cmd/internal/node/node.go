@@ -1,6 +1,6 @@
-// Package node makes a node of its parts and runs it: the store in one of its two modes, the listeners, what a leader
-// does beside the store, and what is done when settings, certificates or the disk change. It holds no rule of the
-// registry, and knows the command line by its settings only.
+// Package node assembles a node and runs it: the store in one of its two modes, the listeners, what a leader does
+// beside the store, and what happens when settings, certificates or the disk change. It holds no rule of the
+// registry, and knows the command line only through its settings.
 //
 //	node.go         the parts of a node, and how they are opened
 //	run.go          how a node starts, serves and ends
@@ -8,13 +8,13 @@
 //	peers.go        the replicator, as the HTTP API sees it: calls about peers go to the node that sends
 //	cluster.go      the nodes of the datacenter, as the HTTP API sees them
 //	listener.go     a port and the server behind it; the profiler's
-//	metrics.go      what is shown of the program, the limits and, by the leader, the cluster
-//	certificate.go  files of certificates, which may be replaced while the node runs
-//	logging.go      the log, which never makes its writer wait; loglevel.go, its level
-//	debug.go        what helps somebody else to see what is wrong
-//	notify.go       how the node is, for the service manager
+//	metrics.go      metrics of the program, the limits and, on the leader, the cluster
+//	certificate.go  certificate files, which may be replaced while the node runs
+//	debug.go        a bundle for finding out what is wrong
+//	notify.go       tells the service manager how the node is
 //	reload.go       settings that are read again at SIGHUP
-//	snapshots.go, localsnapshots.go, backups.go, recover.go  snapshots for people: by HTTP, by a schedule, and recovery
+//	snapshots.go, localsnapshots.go, backups.go, recover.go
+//	                snapshots for people: by HTTP, on a schedule, and recovery
 //	memory.go       garbage collection, and memory that an idle node gives back
 //	planted_on.go   faults for tests of the comparison, in builds with the tag planted
 package node
@@ -52,12 +52,12 @@ type Options struct {
 	Log     *slog.Logger
 	Level   *LogLevel            // of Log
 	Metrics prometheus.Collector // of the process, shown beside the node's
-	// Settings writes the settings as they were read, without secrets, and LogTail the last lines of the log:
+	// Settings writes the settings as they were read, without secrets, and LogTail returns the last lines of the log:
 	// both for bundles.
 	Settings func(io.Writer) error
 	LogTail  func() []byte
-	World    *world.World     // nil: the machine's
-	Hangups  <-chan os.Signal // SIGHUP arrives there; nil: never
+	World    *world.World     // nil means the real machine
+	Hangups  <-chan os.Signal // receives SIGHUP; may be nil
 }
 
 // node holds the parts of one server, opened and wired. Nothing runs before run.
@@ -70,10 +70,10 @@ type node struct {
 	listeners   []listener                  // the first one serves the HTTP API
 	connections *httpd.Connections          // of the HTTP API
 	handler     *httpd.Handler              // of the HTTP API
-	notify      *notifier                   // nil: the node serves no API, as in some tests
-	audit       *audit.Log                  // nil: the node serves no API, as in some tests
+	notify      *notifier                   // nil if the node serves no API, as in some tests
+	audit       *audit.Log                  // nil if the node serves no API, as in some tests
 	limits      shutdownLimits
-	handOver    func() // gives leadership away, if the node has it
+	handOver    func() // hands leadership over, if the node has it
 	// shutdownDelay is a time.Duration that SIGHUP can change.
 	shutdownDelay atomic.Int64
 	quota         atomic.Pointer[capacity.Quota]
@@ -83,8 +83,8 @@ type node struct {
 	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
 }
 
-// open opens and wires the parts of a node. It binds the ports first, so that a port that is taken fails the
-// start before the data directory is touched.
+// open opens and wires the parts of a node. It binds the ports first, so that a port in use fails the start before
+// the data directory is touched.
 func open(o Options) (_ *node, err error) {
 	c := o.Config
 	name, err := c.Name()
@@ -129,7 +129,7 @@ func open(o Options) (_ *node, err error) {
 	n.metrics.MustRegister(n.disk.Metrics()...)
 	if files := e.peers.files; files != nil {
 		n.certificates = append(n.certificates, files)
-		if files.Certificate() != nil { // else they have authorities alone
+		if files.Certificate() != nil { // otherwise they have only authorities
 			n.metrics.MustRegister(certfiles.ExpiryGauge("replication", files))
 		}
 	}
@@ -230,7 +230,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	}
 	n.handler = handler
 	n.listeners[0].server.Handler = handler
-	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // which do not end by themselves
+	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // they would not end otherwise
 	if c.HTTP.HeartbeatTakeover {
 		n.listeners[0].handler = handler
 	}

@@ -39,7 +39,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// oneNode is the settings of a node that founds a cluster by itself.
+// oneNode returns the settings of a node that founds a cluster alone.
 func oneNode(t testing.TB) *config.Config {
 	t.Helper()
 	c := config.Default()
@@ -71,7 +71,7 @@ func opened(t testing.TB, c *config.Config) *node {
 	return need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: NewLogLevel("info")}))(t)
 }
 
-// running is a node that runs until the test ends.
+// running returns a node that runs until the test ends.
 func running(t testing.TB, c *config.Config) *node {
 	t.Helper()
 	n := opened(t, c)
@@ -103,7 +103,7 @@ func serving(t *testing.T, c *config.Config) (url string) {
 	return readyURL(t, running(t, c))
 }
 
-// await polls until a condition holds. The limit is for liveness alone: most take some 100 ms.
+// await polls until a condition holds. The limit is only for liveness: most take some 100 ms.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
@@ -203,7 +203,7 @@ func TestMetricNamesTheProtectionsThatAreMissingNow(t *testing.T) {
 	const text = "# HELP rollcall_insecure 1 where the node does without a protection that it should have, because other machines reach it.\n# TYPE rollcall_insecure gauge\n" +
 		"rollcall_insecure{what=\"auth-log-only\"} 0\nrollcall_insecure{what=\"auth-off\"} 1\nrollcall_insecure{what=\"cluster-plain\"} 0\nrollcall_insecure{what=\"http-plain\"} 1\n"
 	expect.OK(t, testutil.CollectAndCompare(i, strings.NewReader(text)))
-	mode = access.On // by the cluster
+	mode = access.On // set by the cluster
 	expect.OK(t, testutil.CollectAndCompare(i, strings.NewReader(strings.Replace(text, "off\"} 1", "off\"} 0", 1))))
 }
 
@@ -282,8 +282,8 @@ const (
 // described is a metric as its collector describes it.
 type described struct{ name, labels, help string }
 
-// descriptions are all metrics of this project in a registry, those without a series included. The registry has no
-// method that lists its collectors, so they are read out of it.
+// descriptions returns all metrics of this project in a registry, including those without a series. The registry has
+// no method that lists its collectors, so they are read out of its fields.
 func descriptions(t testing.TB, reg *prometheus.Registry) map[string]described {
 	t.Helper()
 	field := reflect.ValueOf(reg).Elem().FieldByName("collectorsByID")
@@ -312,7 +312,7 @@ func descriptions(t testing.TB, reg *prometheus.Registry) map[string]described {
 	return all
 }
 
-// withEverything is the settings of a node that has all that metrics are about.
+// withEverything returns the settings of a node that has everything that metrics are about.
 func withEverything(t *testing.T, mode string) *config.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -340,7 +340,8 @@ func shownBy(t *testing.T, mode string) map[string]described {
 	n.metrics.MustRegister(NewLogQueue(nil).Dropped) // as Run does
 	stop := started(t, n)
 	defer func() { expect.OK(t, stop()) }()
-	last := map[string]string{config.CP: "rollcall_probe_queue_age_seconds", config.AP: "rollcall_ready"}[mode] // of what is registered
+	// last one registered in each mode
+	last := map[string]string{config.CP: "rollcall_probe_queue_age_seconds", config.AP: "rollcall_ready"}[mode]
 	awaitSeries(t, n.metrics, last)
 	return descriptions(t, n.metrics)
 }
@@ -491,7 +492,8 @@ func TestLeaderShowsHowManyVotersMayFailAndHowFarNodesAreBehind(t *testing.T) {
 	for i, look := range looks {
 		now = look.nodes()
 		w.look(t.Context(), began.Add(time.Duration(i)*10*time.Second))
-		shown := seconds.ReplaceAllStringFunc(watched(t, w), func(s string) string { // to the second: the test takes a moment
+		// to the second: the test takes a moment
+		shown := seconds.ReplaceAllStringFunc(watched(t, w), func(s string) string {
 			m := seconds.FindStringSubmatch(s)
 			return m[1] + " " + strconv.Itoa(int(need.Got(strconv.ParseFloat(m[2], 64))(t)))
 		})
@@ -546,7 +548,7 @@ func largeNode(t testing.TB, apps, each int) (scrape func() (bytes int)) {
 	}
 }
 
-// mostScraped is how many bytes a scrape may have.
+// mostScraped is the most bytes that a scrape may have.
 const mostScraped = 1 << 20
 
 func TestScrapeOfManyApplicationsIsBounded(t *testing.T) {

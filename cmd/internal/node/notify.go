@@ -13,23 +13,24 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// notifier tells a service manager how the node is, over the socket that the environment names; without one it tells nothing.
+// notifier tells a service manager how the node is, through the socket that the environment names; without one it
+// does nothing.
 type notifier struct {
 	readiness func() (ready bool, sentence string)
 	alive     func(context.Context) bool // see engine
 	log       *slog.Logger
 
 	mu       sync.Mutex
-	status   string // that was sent last
+	status   string // the last one sent
 	ready    bool   // READY was sent
 	stopping bool   // STOPPING was sent
 	failed   bool   // the last message could not be sent
 }
 
-// readinessInterval is the time between two looks at whether the node is ready.
+// readinessInterval is the time between two checks whether the node is ready.
 const readinessInterval = 250 * time.Millisecond
 
-// run tells of changes, and that the store is alive, until ctx ends.
+// run reports changes, and that the store is alive, until ctx ends.
 func (n *notifier) run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the node was opened and will not run
@@ -50,7 +51,7 @@ func (n *notifier) run(ctx context.Context) {
 	watchdog.Wait()
 }
 
-// signs gives signs of life, each asked of the store's own loop: there is none while the store hangs.
+// signs sends signs of life, each only after the store's own loop has replied, so a node whose store hangs sends none.
 func (n *notifier) signs(ctx context.Context, interval time.Duration) {
 	wait.Every(ctx, interval, func(time.Time) {
 		if n.alive(ctx) {
@@ -59,7 +60,8 @@ func (n *notifier) signs(ctx context.Context, interval time.Duration) {
 	})
 }
 
-// look tells what has changed. READY comes once: a node that loses its leader afterwards serves on, and must not be restarted.
+// look reports what has changed. READY is sent once: a node that loses its leader afterwards keeps serving, and must
+// not be restarted.
 func (n *notifier) look() {
 	ready, sentence := n.readiness()
 	n.mu.Lock()
@@ -81,7 +83,7 @@ func (n *notifier) look() {
 	}
 }
 
-// during tells that the settings are read again, while do does so.
+// during reports that the settings are being read again, while do does so.
 func (n *notifier) during(do func()) {
 	if n == nil {
 		do()
@@ -101,7 +103,8 @@ func (n *notifier) during(do func()) {
 	}
 }
 
-// stop tells that the node ends within a time, after which the manager may kill it. Nothing follows but the reason, if there is one.
+// stop reports that the node ends within a time, after which the manager may kill it. Nothing follows but the reason,
+// if there is one.
 func (n *notifier) stop(within time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -116,7 +119,7 @@ func (n *notifier) stop(within time.Duration) {
 	n.notify(lines...)
 }
 
-// fail tells that the node has ended, and why.
+// fail reports that the node has ended, and why.
 func (n *notifier) fail(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,7 +135,7 @@ func (n *notifier) send(message string) {
 	n.notify(message)
 }
 
-// notify sends lines as one message. The first of several failures in a row is logged. The caller holds mu.
+// notify sends lines as one message. It logs the first of several failures in a row. The caller holds mu.
 func (n *notifier) notify(lines ...string) {
 	_, err := daemon.SdNotify(false, strings.Join(lines, "\n"))
 	if err != nil && !n.failed {

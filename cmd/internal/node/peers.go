@@ -22,13 +22,14 @@ import (
 	"github.com/seed-20419f34/rollcall/store/local"
 )
 
-// peers serves a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other
-// nodes ask it for what only the sending node knows.
+// peers serves a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes ask
+// it for what only the sending node knows.
 type peers struct {
 	world            *world.World
 	datacenter, node string
 	replicator       *replication.Replicator
-	files            *certfiles.Source // of the certificates that peers are shown, and of those that they must have; nil: none
+	// certificates that peers are shown, and authorities that theirs must have; may be nil
+	files *certfiles.Source
 	// configured returns the peers that settings name, without this node.
 	configured func(*config.Config) []link.PeerConfig
 	// call sends a call to the node that sends to the peers, and returns its reply.
@@ -37,7 +38,7 @@ type peers struct {
 	authFile func() string
 	// refusals returns the operations that panicked here; nil in mode cp, where the node stops.
 	refusals func() []local.Refusal
-	// sender returns the node that sends to the peers; "": every node sends, or it is not known.
+	// sender returns the node that sends to the peers, or "" if every node sends, or it is not known.
 	sender func() string
 }
 
@@ -87,15 +88,15 @@ type call struct {
 	Peer string `json:"peer,omitempty"`
 }
 
-// reply answers a call. Errors travel as the status that they have in HTTP.
+// reply answers a call. Errors travel as their HTTP statuses.
 type reply struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 	Status int             `json:"status,omitempty"`
 	Error  string          `json:"error,omitempty"`
 }
 
-// Status implements httpd.Peers. If the node that sends cannot be asked, it returns what this node knows. Each
-// node adds what it has itself received and refused.
+// Status implements httpd.Peers. If the sending node cannot be asked, it returns what this node knows. Each node adds
+// what it has itself received and refused.
 func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 	body, err := p.callSender(ctx, call{Do: "status"})
 	if _, refused := errors.AsType[*httpd.PeerRefusal](err); refused {
@@ -219,14 +220,14 @@ func marshalled(d api.PeerDiff, err error) (json.RawMessage, error) {
 	return json.Marshal(d)
 }
 
-// peerRefusal turns an error of replication into a refusal with an HTTP status. Errors of registry.Service
-// stay as they are.
+// peerRefusal turns an error of replication into a refusal with an HTTP status. Errors of registry.Service stay as
+// they are.
 func peerRefusal(err error) error {
 	statuses := []struct {
 		of     error
 		status int
 	}{
-		{replication.ErrNewer, http.StatusNotImplemented}, // before the next: it is one
+		{replication.ErrNewer, http.StatusNotImplemented}, // before the next, which it wraps
 		{replication.ErrMalformed, http.StatusBadRequest},
 		{replication.ErrStranger, http.StatusForbidden},
 		{replication.ErrOtherPrincipal, http.StatusForbidden},

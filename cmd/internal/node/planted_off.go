@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// falsified returns what a node applies in the place of entries; nil: the entries.
+// falsified returns what a node applies instead of entries, or nil.
 func falsified(string) func([]byte) []byte { return nil }
 
 // performed returns what to call after each operation, or nil.

@@ -19,16 +19,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// plantedEnv names the fault that every node of a program built with the tag planted has: what the
-// comparison must find.
+// plantedEnv names the fault that every node of a program built with the tag planted has: what the comparison must
+// find.
 //
 //	local-reads            linearizable reads read the node's own state
 //	late-reads             linearizable reads are answered late, from a view that is up to a second old
-//	discard:NODE:PREFIX    the node discards what servers send it about instances whose id begins so
-//	lose-cancels:PREFIX    cancels of instances whose id begins so are acknowledged, and not performed
-//	forget                 a node that starts again forgets what was registered in the last second before its end
-//	hang                   a node that had no leader for a while gives no answer any more once it has one again
-//	panic:ID               operations about the instance, and those about the key, of that name panic after they were performed
+//	discard:NODE:PREFIX    the node discards what servers send it about instances whose id begins with PREFIX
+//	lose-cancels:PREFIX    cancels of instances whose id begins with PREFIX are acknowledged, and not performed
+//	forget                 a restarted node forgets what was registered in the last second before its end
+//	hang                   a node that had no leader for a while stops answering once it has one again
+//	panic:ID               operations on the instance or key with that name panic after they were performed
 //	falsify:NODE:TEXT      the node applies entries with TEXT as if its last byte were another one
 const plantedEnv = "ROLLCALL_PLANTED"
 
@@ -37,7 +37,8 @@ func planted(node string, service registry.Service) registry.Service {
 	kind, rest, _ := strings.Cut(os.Getenv(plantedEnv), ":")
 	first, second, two := strings.Cut(rest, ":")
 	switch {
-	case kind == "" && rest == "", kind == "panic" && rest != "", kind == "falsify" && two && first != "" && second != "": // see performed, falsified
+	// see performed, falsified
+	case kind == "" && rest == "", kind == "panic" && rest != "", kind == "falsify" && two && first != "" && second != "":
 		return service
 	case kind == "local-reads":
 		return localReads{service}
@@ -59,7 +60,7 @@ func planted(node string, service registry.Service) registry.Service {
 	panic(fmt.Sprintf("%s is %q; it must be local-reads, late-reads, discard:NODE:PREFIX, lose-cancels:PREFIX, forget, hang, panic:ID or falsify:NODE:TEXT", plantedEnv, os.Getenv(plantedEnv)))
 }
 
-// falsified returns what a node applies in the place of entries; nil: the entries.
+// falsified returns what a node applies instead of entries, or nil.
 func falsified(node string) func([]byte) []byte {
 	fault, _ := strings.CutPrefix(os.Getenv(plantedEnv), "falsify:"+node+":")
 	if fault == os.Getenv(plantedEnv) {
@@ -96,7 +97,8 @@ func (s localReads) View(ctx context.Context, _ registry.Consistency) (*registry
 	return s.Service.View(ctx, registry.Stale)
 }
 
-// lateReads is a registry whose linearizable reads are answered from a view that was taken up to a second before they began.
+// lateReads is a registry whose linearizable reads are answered from a view that was taken up to a second before they
+// began.
 type lateReads struct {
 	registry.Service
 
@@ -134,8 +136,8 @@ func (s loseCancels) Apply(ctx context.Context, origin registry.Origin, ops ...r
 	})
 }
 
-// forgetting is a registry that, with its first call after a start, removes what was registered in the last second of what
-// it has.
+// forgetting is a registry that, with its first call after a start, removes what was registered in the last second of
+// its state.
 type forgetting struct {
 	registry.Service
 
@@ -188,7 +190,7 @@ func (s *forgetting) forget(ctx context.Context) error {
 	return err
 }
 
-// hanging is a registry that gives no answer once it had a leader, had none, and has one again.
+// hanging is a registry that stops answering once it had a leader, had none, and has one again.
 type hanging struct {
 	registry.Service
 	served, alone, hung atomic.Bool
@@ -229,8 +231,8 @@ func (s *hanging) watch(err error) {
 	}
 }
 
-// discarding is a registry that discards what servers send about some instances, repairs and copies at the start
-// included, and returns Done for it, so that the sender does not send it again.
+// discarding is a registry that discards what servers send about some instances, including repairs and copies at the
+// start, and returns Done for it, so that the sender does not send it again.
 type discarding struct {
 	registry.Service
 	prefix string // of the instances' ids
@@ -244,7 +246,7 @@ func (s discarding) Apply(ctx context.Context, origin registry.Origin, ops ...re
 	return without(ctx, s.Service, origin, ops, s.discards)
 }
 
-// without performs operations but for some, whose result is done.
+// without performs operations except some, whose result is done.
 func without(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op, which func(registry.Op) bool) ([]registry.Result, error) {
 	results := make([]registry.Result, len(ops)) // done
 	var kept []registry.Op
@@ -267,7 +269,7 @@ func without(ctx context.Context, service registry.Service, origin registry.Orig
 	return results, nil
 }
 
-// discards says whether an operation is about one of the instances.
+// discards reports whether an operation is about one of the instances.
 func (s discarding) discards(op registry.Op) bool {
 	var key registry.Key
 	switch op := op.(type) {

@@ -9,10 +9,10 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
-// Recovered is what Recover has made.
+// Recovered is the result of Recover.
 type Recovered = consensus.Recovered
 
-// Recover has a cluster go on with the data directory of one of its nodes, see consensus.Recovery.
+// Recover makes a cluster go on with the data directory of one of its nodes, see consensus.Recovery.
 func Recover(ctx context.Context, dataDir string, members map[string]string, log *slog.Logger) (Recovered, error) {
 	dir, err := realDir(dataDir)
 	if err != nil {
@@ -21,7 +21,7 @@ func Recover(ctx context.Context, dataDir string, members map[string]string, log
 	return consensus.Recovery{DataDir: dir, Members: members, Log: log}.Recover(ctx)
 }
 
-// ConvertLog makes the log of a data directory one of another kind, see consensus.ConvertLog.
+// ConvertLog converts the log of a data directory to another kind, see consensus.ConvertLog.
 func ConvertLog(dataDir string, to store.RaftLog) (entries uint64, err error) {
 	dir, err := realDir(dataDir)
 	if err != nil {
@@ -30,10 +30,10 @@ func ConvertLog(dataDir string, to store.RaftLog) (entries uint64, err error) {
 	return consensus.ConvertLog(dir, to)
 }
 
-// SkippedEntry is what SkipEntry has made.
+// SkippedEntry is the result of SkipEntry.
 type SkippedEntry = consensus.SkippedEntry
 
-// SkipEntry has a node that does not run pass over an entry of its log, see consensus.SkipEntry.
+// SkipEntry makes a stopped node skip an entry of its log, see consensus.SkipEntry.
 func SkipEntry(dataDir string, entry uint64) (SkippedEntry, error) {
 	dir, err := realDir(dataDir)
 	if err != nil {
@@ -42,13 +42,13 @@ func SkipEntry(dataDir string, entry uint64) (SkippedEntry, error) {
 	return consensus.SkipEntry(dir, entry)
 }
 
-// realDir is where a directory is, without symbolic links.
+// realDir resolves the symbolic links in the path of a directory.
 func realDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil { // else the caller says what is missing
+	if real, err := filepath.EvalSymlinks(dir); err == nil { // otherwise the caller says what is missing
 		dir = real
 	}
 	return dir, nil

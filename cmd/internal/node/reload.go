@@ -13,10 +13,11 @@ import (
 
 // reloader reads the settings of a running node again.
 type reloader struct {
-	load    func() (config.Loaded, error)
-	apply   func(*config.Config)
-	reread  func() (changed []string) // reads files that settings name again; the settings whose files hold something else now
-	notify  *notifier                 // nil: no service manager is told
+	load  func() (config.Loaded, error)
+	apply func(*config.Config)
+	// reads files that settings name again, and returns the settings whose files have changed
+	reread  func() (changed []string)
+	notify  *notifier // nil if no service manager is told
 	log     *slog.Logger
 	running config.Config // what the node runs with
 }
@@ -43,8 +44,8 @@ func (r *reloader) run(ctx context.Context, hup <-chan os.Signal) {
 	}
 }
 
-// reload applies the settings that can change while the node runs, and logs which cannot. Settings with a mistake change
-// nothing.
+// reload applies the settings that can change while the node runs, and logs which cannot. Settings with a mistake
+// change nothing.
 func (r *reloader) reload() {
 	s, err := r.load()
 	if err != nil {
@@ -60,8 +61,8 @@ func (r *reloader) reload() {
 	}
 }
 
-// merge sets the settings that can change to what was read. It lists the keys that differed: those that hold from now on,
-// and those that need a restart.
+// merge sets the settings that can change to what was read. It lists the keys that differed: those that take effect
+// now, and those that need a restart.
 func (r *reloader) merge(c *config.Config) (now, later []string) {
 	read := c.Settings()
 	for i, running := range r.running.Settings() {

@@ -90,7 +90,7 @@ func TestReloadFollowsASignal(t *testing.T) {
 	<-reloaded
 }
 
-// refuses says whether many fetches of the whole registry in a row are too many.
+// refuses reports whether many fetches of the whole registry in a row are too many.
 func refuses(url string) bool {
 	for range 20 {
 		if status(url+"/eureka/apps") == http.StatusServiceUnavailable {
@@ -184,7 +184,7 @@ func (f settingsFile) load() (config.Loaded, error) {
 	return config.Load(config.FromProcess(flags))
 }
 
-// changed is another text for a setting, with other settings that it needs.
+// changed returns another text for a setting, with other settings that it needs.
 func changed(t *testing.T, s setting.Setting, certificates string) map[string]string {
 	t.Helper()
 	file := func(name string) string { return filepath.Join(certificates, name) }
@@ -224,7 +224,7 @@ func changed(t *testing.T, s setting.Setting, certificates string) map[string]st
 	return nil
 }
 
-// logged are the keys that a line of the log lists behind a word.
+// logged returns the keys that a line of the log lists after a word.
 func logged(log, word string) []string {
 	m := regexp.MustCompile(word + `="?\[([^]]*)\]`).FindStringSubmatch(log)
 	if m == nil {
@@ -233,8 +233,8 @@ func logged(log, word string) []string {
 	return strings.Fields(m[1])
 }
 
-// TestEverySettingIsReloadedOrNamedAsItsRowSays changes each setting in a file: one with the mark is applied and named as
-// changed, one without changes nothing and is named as one that waits for a restart.
+// It changes each setting in a file: one with the mark is applied and named as changed, one without changes nothing
+// and is named as waiting for a restart.
 func TestEverySettingIsReloadedOrNamedAsItsRowSays(t *testing.T) {
 	dir := t.TempDir()
 	need.OK(t, config.WriteNodes(filepath.Join(dir, "cluster"), need.Got(config.ParseNodes([]string{"n1=10.0.0.1"}))(t), false))
@@ -273,8 +273,8 @@ func TestEverySettingIsReloadedOrNamedAsItsRowSays(t *testing.T) {
 	expect.That(t, marked > 20, "%d settings are reloaded", marked)
 }
 
-// reloadedNode runs a node whose settings are in a file, on top of those of a test's node, until the test ends. reload has it
-// read others.
+// reloadedNode runs a node whose settings are in a file, on top of those of a test's node, until the test ends.
+// reload makes it read others.
 func reloadedNode(t *testing.T, values map[string]string) (url string, reload func(values map[string]string)) {
 	t.Helper()
 	c := oneNode(t)
@@ -348,7 +348,7 @@ func TestReloadedLimitsAndQuotasHoldFromThenOn(t *testing.T) {
 	expect.Equal(t, poll(), http.StatusOK, "a second watch of two")
 }
 
-// eurekaServer is a Eureka server that notes who calls it.
+// eurekaServer is a Eureka server that records who calls it.
 type eurekaServer struct {
 	*httptest.Server
 	mu    sync.Mutex

@@ -16,7 +16,7 @@ import (
 // Run runs a node until ctx ends or the node must not go on.
 func Run(ctx context.Context, o Options) error {
 	if percent := o.Config.GCPercent; percent > 0 {
-		// A registry is much live data and little garbage per request, so that collections cost more than the memory
+		// A registry has much live data and little garbage per request, so collections cost more than the memory
 		// between them.
 		debug.SetGCPercent(percent)
 	}
@@ -41,21 +41,21 @@ func (n *node) flushAudit() {
 	n.audit.Flush(ctx)
 }
 
-// shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service managers and dev kill the
-// process.
+// shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service managers and dev kill
+// the process.
 type shutdownLimits struct {
-	handover time.Duration // of leadership, which the store bounds itself
+	handover time.Duration // for leadership; the store enforces it
 	linger   time.Duration // until every client that sends one request after the other has had a last response
-	drain    time.Duration // for requests under way: they take milliseconds, unless the cluster is in trouble
+	drain    time.Duration // for requests in progress: they take milliseconds, unless the cluster is in trouble
 	store    time.Duration // to save a snapshot, which may be impossible
-	late     time.Duration // for requests under way that fail only with the end of the store
+	late     time.Duration // for requests in progress that fail only when the store ends
 }
 
 func defaultShutdownLimits() shutdownLimits {
 	return shutdownLimits{handover: 2 * time.Second, linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 5 * time.Second, late: 250 * time.Millisecond}
 }
 
-// total is how long the node ends after it has served on.
+// total returns how long after the serving time the node ends.
 func (l shutdownLimits) total() time.Duration {
 	return l.handover + l.linger + l.drain + l.store + l.late
 }
@@ -99,7 +99,7 @@ func (n *node) run(ctx context.Context) error {
 	return err
 }
 
-// watch keeps ready what the dashboard shows, until ctx ends; the result ends it, and waits for that.
+// watch keeps ready what the dashboard shows, until ctx ends. The returned function ends it, and waits for that.
 func (n *node) watch(ctx context.Context) (end func()) {
 	if n.handler == nil {
 		return func() {}
@@ -122,19 +122,20 @@ func (n *node) storeEnded(err error) error {
 	return cli.Fatal(fmt.Errorf("the node stopped, because going on could lose data: %w", err))
 }
 
-// turnAway makes the node unready and every response the last one of its connection. It returns how long the node serves on.
+// turnAway makes the node unready and every response the last one on its connection. It returns how long the node
+// keeps serving.
 func (n *node) turnAway() time.Duration {
 	delay := time.Duration(n.shutdownDelay.Load())
 	n.log.Info("shutting down", "shutdown-delay", delay)
-	if n.handler != nil { // else the node serves no API, as in some tests
+	if n.handler != nil { // otherwise the node serves no API, as in some tests
 		n.handler.Drain()
 		n.notify.stop(delay + 2*n.limits.total())
 	}
 	return delay
 }
 
-// linger waits until every connection has had its last response, or for limit. Without it a request that is on its way while
-// its connection is closed would fail.
+// linger waits until every connection has had its last response, or for limit. Without it a request in flight on a
+// connection that is being closed would fail.
 func (n *node) linger(limit time.Duration) {
 	if n.handler == nil {
 		return
@@ -164,7 +165,7 @@ func (n *node) awaitStore(stored <-chan error) error {
 	}
 }
 
-// drain stops accepting connections and waits for the requests under way. It cuts none off.
+// drain stops accepting connections and waits for the requests in progress. It cuts none off.
 func (n *node) drain(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -38,7 +38,7 @@ func TestNodeEndsItsWatches(t *testing.T) {
 		c := oneNode(t)
 		c.HTTP.HeartbeatTakeover = takeover
 		n := opened(t, c)
-		n.limits.drain = time.Hour // a watch that kept the node up would have the test time out
+		n.limits.drain = time.Hour // if a watch kept the node up, the test would time out
 		stop := started(t, n)
 		url := readyURL(t, n)
 		resp := need.Got(http.Get(url + "/v1/rollcall/watch"))(t)
@@ -204,7 +204,7 @@ func TestStoreIsOpenedWithTheSettingsOfLeases(t *testing.T) {
 	expect.Equal(t, setup{Config: c}.storeConfig().Settings, c.Leases(), "got")
 }
 
-// manager is the socket of a service manager, which wants a sign of life every 600 ms.
+// manager is the socket of a service manager that expects a sign of life every 600 ms.
 type manager struct {
 	t *testing.T
 	*net.UnixConn
@@ -212,7 +212,7 @@ type manager struct {
 
 func newManager(t *testing.T) manager {
 	t.Helper()
-	dir := need.Got(os.MkdirTemp("", "notify"))(t) // of a short name, as sockets have
+	dir := need.Got(os.MkdirTemp("", "notify"))(t) // with a short name, as sockets need
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
 	conn := need.Got(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
@@ -223,7 +223,7 @@ func newManager(t *testing.T) manager {
 	return manager{t, conn}
 }
 
-// next is the next message; "" after a time without one.
+// next returns the next message, or "" after a time without one.
 func (m manager) next(within time.Duration) string {
 	m.t.Helper()
 	need.OK(m.t, m.SetReadDeadline(time.Now().Add(within)))
@@ -238,7 +238,7 @@ func (m manager) next(within time.Duration) string {
 
 const sign = "WATCHDOG=1"
 
-// until returns the messages up to the first one with a text, but not the signs of life unless one is what is waited for.
+// until returns the messages up to the first one with a text, without signs of life unless that is what it waits for.
 func (m manager) until(text string) (messages []string) {
 	m.t.Helper()
 	for {
@@ -312,7 +312,7 @@ func TestServiceManagerHearsNoReadyOfANodeThatWaitsForOthers(t *testing.T) {
 	expect.OKf(t, stop(), "run")
 }
 
-// A disk whose writes take 3 s hangs for the service manager, and for the node not yet.
+// A disk whose writes take 3 s hangs for the service manager, but not yet for the node.
 func TestServiceManagerHearsNoSignOfLifeWhileTheStoreHangs(t *testing.T) {
 	for _, mode := range config.Modes {
 		t.Run(mode, func(t *testing.T) {
@@ -344,6 +344,6 @@ func TestServiceManagerHearsNoSignOfLifeWhileTheStoreHangs(t *testing.T) {
 
 func TestNodeWithoutAServiceManagerTellsNothing(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	n := notifier{log: quiet} // a look at the node, or a sign of life, would panic
+	n := notifier{log: quiet} // a check of the node, or a sign of life, would panic
 	n.run(t.Context())
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
-// snapshots is the snapshots for people of a node, as httpd.Snapshots. Files that come are kept in the data directory while
+// snapshots is a node's snapshots for people, as httpd.Snapshots. Incoming files are kept in the data directory while
 // they are verified and restored.
 type snapshots struct {
 	dir, version string
-	// source is what a snapshot is made of.
+	// source returns what a snapshot is made from.
 	source func(context.Context, registry.Consistency) (backup.Source, error)
-	// check refuses a snapshot by its header; another: it may be of another cluster.
+	// check refuses a snapshot by its header; with another, it may come from another cluster.
 	check func(h backup.Header, another bool) error
 	// restore restores a verified file, and plan says what that would do now.
 	restore func(ctx context.Context, file io.Reader, op kv.Restore) (kv.Restoration, error)
@@ -31,10 +31,10 @@ type snapshots struct {
 	limits  atomic.Pointer[restoreLimits]
 }
 
-// restoreLimits are how much a file may bring.
+// restoreLimits bound how much a file may bring.
 type restoreLimits struct {
 	stateBytes int64        // of keys, sessions and nodes
-	instances  int          // in all
+	instances  int          // in total
 	room       func() int64 // bytes that the disk of the data directory may take
 }
 
@@ -59,7 +59,7 @@ func (s *snapshots) Save(ctx context.Context, read registry.Consistency) (httpd.
 	return savedSnapshot(from), nil
 }
 
-// savedSnapshot is a state that is to be written.
+// savedSnapshot is a state that will be written.
 type savedSnapshot backup.Source
 
 // WriteTo implements io.WriterTo.
@@ -90,7 +90,7 @@ func (s *snapshots) Restore(ctx context.Context, body io.Reader, o httpd.Restore
 	return restored(header, done), nil
 }
 
-// receive keeps what a reader gives in a file that has no name any more.
+// receive stores what a reader delivers in a file that no longer has a name.
 func (s *snapshots) receive(body io.Reader) (*os.File, error) {
 	file, err := os.CreateTemp(s.dir, "restore-*.tmp")
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *snapshots) receive(body io.Reader) (*os.File, error) {
 	return file, nil
 }
 
-// verify reads a file to its end, and refuses what cannot be restored here. The file is at its beginning again then.
+// verify reads a file to its end, and refuses what cannot be restored here. It then rewinds the file.
 func (s *snapshots) verify(file io.ReadSeeker, another bool) (h backup.Header, err error) {
 	r, err := backup.Open(file)
 	if err == nil {
@@ -155,7 +155,7 @@ func (s *snapshots) dryRun(ctx context.Context, file io.Reader, op kv.Restore) (
 	}, nil
 }
 
-// planOf is the plan of a restore of a cluster with consensus.
+// planOf returns a function that plans a restore of a cluster with consensus.
 func planOf(source func(context.Context, registry.Consistency) (backup.Source, error)) func(context.Context, *kv.Image, kv.Restore) (backup.Plan, error) {
 	return func(ctx context.Context, saved *kv.Image, op kv.Restore) (backup.Plan, error) {
 		from, err := source(ctx, registry.Linearizable)
@@ -192,13 +192,13 @@ func snapshotOf(h backup.Header) api.Snapshot {
 	}
 }
 
-// restoreRefusal is an error in the terms of httpd.
+// restoreRefusal converts an error into one that package httpd knows.
 func restoreRefusal(err error) error {
 	switch {
 	case errors.Is(err, backup.ErrDamaged), errors.Is(err, backup.ErrNewerVersion):
-		return inTermsOf{err, httpd.ErrSnapshotUnreadable}
+		return sentinelError{err, httpd.ErrSnapshotUnreadable}
 	case errors.Is(err, consensus.ErrRestoreRefused):
-		return inTermsOf{err, httpd.ErrRestoreRefused}
+		return sentinelError{err, httpd.ErrRestoreRefused}
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// metadata are services of clouds that hand out credentials to every program of the machine, beside those at
+// metadata has services of clouds that hand out credentials to every program on the machine, besides those at
 // link-local addresses.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"),   // Amazon
@@ -30,16 +30,16 @@ type filter struct{ loopback bool }
 // reach is what one attempt may connect to.
 type reach struct {
 	rules Rules
-	// token says whether the token that registered the check allows an address that is not the check's own.
+	// token reports whether the token that registered the check allows an address that is not the check's own.
 	token func(at string) bool
 	location
-	named bool         // the check names a host as the service does: every address of that name is the service's
+	named bool         // the check names the same host as the service: every address of that name is the service's
 	ips   []netip.Addr // of the service's names
 }
 
 type reachKey struct{}
 
-// allows says why an address must not be connected to; "": it may.
+// allows returns why an address must not be connected to, or "".
 func (r reach) allows(to netip.AddrPort) string {
 	a := plain(to.Addr())
 	to = netip.AddrPortFrom(a, to.Port())
@@ -58,14 +58,14 @@ func (r reach) allows(to netip.AddrPort) string {
 	return fmt.Sprintf("%s is not probed: the token that registered the check does not allow it (check-target %[1]s probe), or was revoked", to)
 }
 
-// notOwn names the address that a check may look at, and the rule by which it may look at another one.
+// notOwn names the address that a check may probe, and the rule under which it may probe another one.
 func notOwn(to netip.AddrPort, from string) string {
 	return fmt.Sprintf("%s is not probed: the check was registered from %s, and the token that registered it does not allow another address (check-target %[1]s probe), or was revoked",
 		to, cmp.Or(from, "an address that is not known"))
 }
 
-// control is net.Dialer.ControlContext: it sees every address that is connected to, redirects and all
-// addresses of a name included, after it was resolved.
+// control is net.Dialer.ControlContext: it sees every address that is connected to, after it was resolved, including
+// redirects and all addresses of a name.
 func (f filter) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -84,7 +84,7 @@ func (f filter) control(ctx context.Context, _, address string, _ syscall.RawCon
 	return nil
 }
 
-// plain is the address that another form of it stands for.
+// plain returns the address that another form of it stands for.
 func plain(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {
@@ -94,7 +94,7 @@ func plain(a netip.Addr) netip.Addr {
 	return a
 }
 
-// refuses says what an address is that must not be probed; "": it may be.
+// refuses returns what an address is that must not be probed, or "".
 func (f filter) refuses(a netip.Addr) string {
 	a = plain(a)
 	switch {

@@ -44,8 +44,8 @@ func newCaller(w *world.World, rules Rules, mayProbe func(token, at string) bool
 	return &caller{rules, mayProbe, w, filter{loopback: rules.AllowLoopback}.control}
 }
 
-// client makes a client without a proxy, which would resolve names by itself, and without kept connections: a
-// service that takes no new ones is not well.
+// client returns a client without a proxy, which would resolve names on its own, and without kept connections: a
+// service that accepts no new ones is not healthy.
 func (c *caller) client(p *catalog.Probe) *http.Client {
 	redirects := sameHost
 	if p.NoRedirects {
@@ -60,7 +60,8 @@ func (c *caller) client(p *catalog.Probe) *http.Client {
 }
 
 func tlsConfig(p *catalog.Probe, protocols ...string) *tls.Config {
-	return &tls.Config{InsecureSkipVerify: p.SkipVerify, ServerName: p.ServerName, NextProtos: protocols} // the check says so: TLSSkipVerify
+	// the check says so: TLSSkipVerify
+	return &tls.Config{InsecureSkipVerify: p.SkipVerify, ServerName: p.ServerName, NextProtos: protocols}
 }
 
 // maxRedirects is net/http's own limit.
@@ -101,7 +102,7 @@ func (c *caller) attempt(ctx context.Context, p *catalog.Probe, loc location) re
 	return r
 }
 
-// probe makes an attempt as the check says. The error is one before any response.
+// probe makes an attempt as the check says. An error means that there was no response.
 func (c *caller) probe(ctx context.Context, p *catalog.Probe) (result, error) {
 	kind, address := target(p)
 	switch kind {
@@ -117,7 +118,7 @@ func (c *caller) probe(ctx context.Context, p *catalog.Probe) (result, error) {
 	return c.tcp(ctx, p, address)
 }
 
-// reach says which addresses a check may use. It resolves the names under which the service registered, if the
+// reach returns which addresses a check may use. It resolves the names under which the service registered, if the
 // check does not use one of them.
 func (c *caller) reach(ctx context.Context, p *catalog.Probe, loc location) reach {
 	host, _, _ := address(p)
@@ -147,7 +148,7 @@ func (c *caller) tcp(ctx context.Context, p *catalog.Probe, address string) (res
 	return result{catalog.Passing, kind + " connect " + address + ": Success"}, nil
 }
 
-// dial connects, and shakes hands by TLS if the check says so, offering protocols by ALPN.
+// dial connects, and shakes hands over TLS if the check says so, offering protocols by ALPN.
 func (c *caller) dial(ctx context.Context, p *catalog.Probe, address string, protocols ...string) (net.Conn, error) {
 	conn, err := c.open(ctx, "tcp", address)
 	if err != nil || !p.UseTLS {
@@ -161,8 +162,8 @@ func (c *caller) open(ctx context.Context, network, address string) (net.Conn, e
 	return c.world.DialControlled(ctx, network, address, c.control)
 }
 
-// udpPatience bounds the wait for a response to a datagram. A later one would change nothing, because silence
-// passes, and an attempt keeps its place meanwhile.
+// udpPatience bounds the wait for a response to a datagram. A later one would change nothing, because silence passes,
+// and an attempt keeps its slot meanwhile.
 const udpPatience = time.Second
 
 // udp sends an empty datagram. It passes unless the machine refuses it: many services do not respond to what they do
@@ -203,7 +204,7 @@ func (c *caller) http(ctx context.Context, p *catalog.Probe) (result, error) {
 	return result{statusOf(resp.StatusCode), output + lastOf(io.LimitReader(resp.Body, maxBody), max(maxOutput-len(output), 0))}, nil
 }
 
-// lastOf returns the last bytes, most at most, of what r yields: that is where services say what failed.
+// lastOf returns the last bytes, at most most, of what r yields: that is where services say what failed.
 func lastOf(r io.Reader, most int) string {
 	var last []byte
 	for piece := make([]byte, maxOutput); ; {
@@ -254,8 +255,8 @@ func statusOf(code int) catalog.CheckStatus {
 	return catalog.Critical
 }
 
-// describe returns an error's text without the local port, which differs each time: an output that stays the
-// same needs no entry of the log.
+// describe returns an error's text without the local port, which differs each time: an output that stays the same
+// needs no entry in the log.
 func describe(err error) string {
 	var op *net.OpError
 	if !errors.As(err, &op) {

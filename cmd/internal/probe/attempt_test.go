@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is far more than an attempt on loopback takes.
+// patience is far longer than an attempt on loopback takes.
 const patience = 30 * time.Second
 
 func attempt(t *testing.T, p *catalog.Probe, r Rules) result {
@@ -40,7 +40,7 @@ func attempt(t *testing.T, p *catalog.Probe, r Rules) result {
 
 func allMay(string, string) bool { return true }
 
-// anywhere lets checks address what they like.
+// anywhere lets checks use any address.
 var anywhere = []access.Target{{Addresses: netip.MustParsePrefix("0.0.0.0/0")}, {Addresses: netip.MustParsePrefix("::/0")}}
 
 var lenient = Rules{AllowLoopback: true, Targets: anywhere, Methods: []string{"GET", "POST"}}
@@ -288,7 +288,8 @@ func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
 	}
 }
 
-// What is beyond the service's own address needs the operator's targets and those of the token, also where a name leads there.
+// Anything beyond the service's own address needs both the operator's targets and the token's, even if a name leads
+// there.
 func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	at := netip.MustParseAddrPort(s.Listener.Addr().String())
@@ -297,7 +298,7 @@ func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
 		name, host, token string
 		targets           Targets
 		loc               location
-		want              string // in the output; "": it passes
+		want              string // in the output; "" if it passes
 	}{
 		{"an address", "127.0.0.1", "good", anywhere, location{}, ""},
 		{"a name", "localhost", "good", anywhere, location{}, ""},
@@ -316,8 +317,8 @@ func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
 	}
 }
 
-// TestCheckOwnsTheAddressThatItWasRegisteredFrom asks as a connection does: what the service says of itself does not
-// count, and the nodes' machines are nobody's.
+// It asks as a connection does: what the service says of itself does not count, and the nodes' machines belong to
+// nobody.
 func TestCheckOwnsTheAddressThatItWasRegisteredFrom(t *testing.T) {
 	for _, tc := range []struct {
 		name, from, to, token string
@@ -355,7 +356,7 @@ func TestCheckOwnsTheAddressThatItWasRegisteredFrom(t *testing.T) {
 	}
 }
 
-// Checks send the headers of the settings alone, where their token does not allow everything.
+// Checks send only the headers from the settings, unless their token allows everything.
 func TestAttemptSendsNoHeaderBeyondTheSettings(t *testing.T) {
 	got := ""
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ type subject struct {
 	node string
 }
 
-// service names the service, or the node, whose share of the places an attempt takes.
+// service names the service, or the node, whose share of the slots an attempt uses.
 func (s subject) service() string {
 	if s.key == (registry.Key{}) {
 		return "node " + s.node
@@ -27,8 +27,8 @@ func (s subject) service() string {
 	return "service " + s.key.App
 }
 
-// check is a check that is probed. It waits in the schedule, is queued for a place of its service, or has an
-// attempt under way, which then owns its tally.
+// check is a check that is probed. It waits in the schedule, is queued for a slot of its service, or has an attempt
+// in progress, which then owns its tally.
 type check struct {
 	ref
 	subject   subject
@@ -36,11 +36,11 @@ type check struct {
 	location  location // that its service registered
 	due       time.Time
 	place     int                // in the schedule, while it waits there
-	queuedFor string             // the service for whose place the check is queued; "": it is not queued
-	runsFor   string             // the service in whose share the attempt under way counts
-	stop      context.CancelFunc // ends the attempt under way; nil: there is none
-	dropped   bool               // the attempt under way is the last
-	warn      sync.Once          // that it will be refused
+	queuedFor string             // the service for whose slot the check is queued; "" if it is not queued
+	runsFor   string             // the service in whose share the current attempt counts
+	stop      context.CancelFunc // ends the current attempt; nil if there is none
+	dropped   bool               // the current attempt is the last
+	warn      sync.Once          // about a future refusal
 	tally     tally
 }
 
@@ -104,19 +104,19 @@ func (s *schedule) Pop() any {
 	return c
 }
 
-// outputPause is the shortest time between two outputs that are set while the state stays the same. Bodies
-// hold times and counters, and each output that is set is an entry of the log, which wakes readers.
+// outputPause is the shortest time between two outputs that are set while the state stays the same. Bodies hold times
+// and counters, and each output that is set is an entry in the log, which wakes readers.
 const outputPause = time.Minute
 
 // tally counts a check's results in a row.
 type tally struct {
 	successes, failures int32
-	setAt               time.Time // when the registry's output was set last
+	setAt               time.Time // when the registry's output was last set
 }
 
-// count counts a result and returns the state that follows from it. The very first result, before which a
-// check has no output, decides at once, as in Consul's agents. After it a state is decided once as many
-// results in a row agree as the probe asks for. A failure never improves a state.
+// count counts a result and returns the resulting state. The very first result, before which a check has no output,
+// decides at once, as in Consul's agents. After it a state is decided once as many results in a row agree as the
+// probe asks for. A failure never improves a state.
 func (t *tally) count(p *catalog.Probe, of *catalog.Check, found catalog.CheckStatus) (status catalog.CheckStatus, decided bool) {
 	present, first := of.Status, of.Output == ""
 	if found != catalog.Critical {
@@ -137,8 +137,8 @@ func (t *tally) count(p *catalog.Probe, of *catalog.Check, found catalog.CheckSt
 	return present, false
 }
 
-// mustSet reports whether the check must be set to a decided result. A check that passes keeps the output of
-// its first success.
+// mustSet reports whether the check must be set to a decided result. A check that passes keeps the output of its
+// first success.
 func (t *tally) mustSet(present *catalog.Check, r result, now time.Time) bool {
 	if r.status != present.Status || present.Output == "" && r.output != "" {
 		return true
@@ -147,17 +147,17 @@ func (t *tally) mustSet(present *catalog.Check, r result, now time.Time) bool {
 }
 
 const (
-	// atOnce is how many attempts run at a time. An attempt at a service that hangs keeps its place until its
+	// atOnce is how many attempts run at a time. An attempt at a service that hangs keeps its slot until its
 	// time-out.
 	atOnce = 100
-	// perService is how many of them may be at one service (or node), so that a service whose checks all hang
-	// leaves places to the others.
+	// perService is how many of them may be at one service (or node), so that a service whose checks all hang leaves
+	// slots to the others.
 	perService = 10
 	// minInterval is the shortest interval, as in Consul's agent.
 	minInterval = time.Second
 	// defaultTimeout is the time-out of a probe that gives none.
 	defaultTimeout = 10 * time.Second
-	// maxTimeout is the longest time-out, because an attempt keeps its place for as long.
+	// maxTimeout is the longest time-out, because an attempt keeps its slot for that long.
 	maxTimeout = 30 * time.Second
 	// refreshPause is the shortest time between two reads of the registry, which may change thousands of times
 	// a second.

@@ -19,14 +19,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// A gRPC health check is one request with a message of one field. That is little to write over a connection of
-// net/http; google.golang.org/grpc would make the server a third larger (docs/dependencies.md).
+// A gRPC health check is one request with a message of one field. That takes little code over a net/http connection;
+// google.golang.org/grpc would make the server a third larger (docs/dependencies.md).
 
 // protocol is HTTP/2, as TLS negotiates it.
 const protocol = "h2"
 
-// connect opens an HTTP/2 connection: over TLS with ALPN, as gRPC demands, else without asking whether the
-// other side speaks HTTP/2 (RFC 9113, 3.3).
+// connect opens an HTTP/2 connection: over TLS with ALPN, as gRPC demands, otherwise without asking whether the other
+// side speaks HTTP/2 (RFC 9113, 3.3).
 func (c *caller) connect(ctx context.Context, p *catalog.Probe, address string) (*http.ClientConn, error) {
 	conn, err := c.dial(ctx, p, address, protocol)
 	if err != nil {
@@ -65,12 +65,11 @@ func (c *caller) ping(ctx context.Context, p *catalog.Probe, address string) (re
 	return result{catalog.Passing, "HTTP2 ping was successful"}, nil
 }
 
-// An HTTP/2 frame begins with nine bytes: three with the length of its content, one with the type, one with
-// the flags and four with the stream (RFC 9113, 4.1). net/http's connections send no PING that a caller can
-// wait for.
+// An HTTP/2 frame begins with nine bytes: three with the length of its content, one with the type, one with the flags
+// and four with the stream (RFC 9113, 4.1). net/http's connections send no PING that a caller can wait for.
 const (
 	frameHeader  = 9
-	maxFrame     = 1 << 14 // that a peer may send before it was told that it may send larger ones
+	maxFrame     = 1 << 14 // that a peer may send before it was told that larger ones are allowed
 	settingsType = 4
 	pingType     = 6
 	ackFlag      = 1
@@ -115,10 +114,9 @@ func pingOver(conn io.ReadWriter) error {
 	}
 }
 
-// grpc asks the health service of a gRPC server
-// (https://github.com/grpc/grpc/blob/master/doc/health-checking.md) about the service that the check names, or
-// about the server. Only SERVING passes. The texts come from Consul (agent/checks/grpc.go) and from grpc-go,
-// whose errors Consul shows.
+// grpc asks the health service of a gRPC server (https://github.com/grpc/grpc/blob/master/doc/health-checking.md)
+// about the service that the check names, or about the server. Only SERVING passes. The texts come from Consul
+// (agent/checks/grpc.go) and from grpc-go, whose errors Consul shows.
 func (c *caller) grpc(ctx context.Context, p *catalog.Probe, address string) (result, error) {
 	_, service, _ := strings.Cut(p.GRPC, "/")
 	status, err := c.health(ctx, p, address, service)
@@ -131,7 +129,7 @@ func (c *caller) grpc(ctx context.Context, p *catalog.Probe, address string) (re
 	return result{catalog.Passing, fmt.Sprintf("gRPC check %s: success", p.GRPC)}, nil
 }
 
-// rpcError is an error as grpc-go words it.
+// rpcError is an error in the words of grpc-go.
 type rpcError struct {
 	code grpcCode
 	what string
@@ -142,7 +140,7 @@ func (e rpcError) Error() string {
 	return fmt.Sprintf("rpc error: code = %s desc = %s", e.code, e.what)
 }
 
-// grpcCode is a status of gRPC (https://grpc.io/docs/guides/status-codes/).
+// grpcCode is a gRPC status (https://grpc.io/docs/guides/status-codes/).
 type grpcCode uint32
 
 // The codes that are returned here.
@@ -161,7 +159,7 @@ var codeWords = [...]string{
 	"FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated",
 }
 
-// String returns the code's word.
+// String returns the code's name.
 func (c grpcCode) String() string {
 	if int64(c) < int64(len(codeWords)) {
 		return codeWords[c]
@@ -176,7 +174,7 @@ const serving servingStatus = 1
 
 var servingWords = [...]string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
 
-// String returns the status's word.
+// String returns the status's name.
 func (s servingStatus) String() string {
 	if s >= 0 && int(s) < len(servingWords) {
 		return servingWords[s]
@@ -206,7 +204,7 @@ func (c *caller) health(ctx context.Context, p *catalog.Probe, address, service 
 	if err := refusedByHTTP(resp); err != nil {
 		return 0, err
 	}
-	message, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput)) // the trailer comes behind it
+	message, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput)) // the trailer follows it
 	if err != nil {
 		return 0, unavailable(ctx, describe(err))
 	}
@@ -234,7 +232,7 @@ func newHealthRequest(ctx context.Context, address string, overTLS bool, service
 	if service != "" {
 		message = protowire.AppendString(protowire.AppendTag(message, 1, protowire.BytesType), service)
 	}
-	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))) // 0: it is not compressed
+	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))) // 0 means not compressed
 	u := url.URL{Scheme: scheme(overTLS), Host: address, Path: "/grpc.health.v1.Health/Check"}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(append(body, message...)))
 	if err != nil {

@@ -15,25 +15,25 @@ import (
 type leading struct {
 	p         *Prober
 	epoch     registry.Epoch
-	seen      registry.Index      // of the view that was read last
+	seen      registry.Index      // of the last view read
 	nodes     registry.Index      // its CatalogIndex
 	checks    map[ref]*check      // all that are probed
-	bySubject map[subject][]ref   // the same
+	bySubject map[subject][]ref   // the same, by subject
 	waiting   schedule            // those that are not due yet
-	queued    map[string][]*check // those that are due and wait for a place of their service, by service
-	running   int                 // attempts under way
+	queued    map[string][]*check // those that are due and wait for a slot of their service, by service
+	running   int                 // attempts in progress
 	attempts  map[string]int      // the same, by service
-	finished  chan *check         // those whose attempt has ended; never full
+	finished  chan *check         // checks whose attempt has ended; never full
 }
 
-// refresh makes the checks of the registry those that are probed.
+// refresh starts and stops probing so that exactly the registry's checks are probed.
 func (l *leading) refresh(ctx context.Context) {
 	if view, err := l.p.cfg.Registry.View(ctx, registry.Stale); err == nil { // the leader's own state is the newest
 		l.update(view)
 	}
 }
 
-// update applies what has changed since the view that was read last.
+// update applies what has changed since the last view read.
 func (l *leading) update(view *registry.View) {
 	changes, err := view.ChangesOf(l.seen, registry.Selector{})
 	if l.seen == 0 || err != nil { // the list does not reach back
@@ -85,7 +85,7 @@ func (l *leading) updateNodes(view *registry.View) {
 	l.nodes = view.CatalogIndex()
 }
 
-// set makes the checks of a subject those that are probed.
+// set replaces the probed checks of a subject.
 func (l *leading) set(o subject, registered location, checks []*catalog.Check) {
 	var refs []ref
 	for _, c := range checks {
@@ -104,7 +104,7 @@ func (l *leading) set(o subject, registered location, checks []*catalog.Check) {
 	}
 }
 
-// add starts probing a check, unless it is probed in the same way already.
+// add starts probing a check, unless it is already probed in the same way.
 func (l *leading) add(o subject, registered location, c *catalog.Check) {
 	name := ref{c.Node, c.ID}
 	if old, ok := l.checks[name]; ok {
@@ -115,7 +115,7 @@ func (l *leading) add(o subject, registered location, c *catalog.Check) {
 		l.drop(old)
 	}
 	fresh := &check{ref: name, subject: o, probe: c.Probe, location: registered}
-	// At a random time, or all checks would run at once after each change of the leader.
+	// At a random time; otherwise all checks would run at once after each change of the leader.
 	fresh.due = time.Now().Add(l.p.draw(fresh.interval()))
 	l.checks[name] = fresh
 	l.waiting.add(fresh)
@@ -136,7 +136,7 @@ func (l *leading) drop(c *check) {
 	c.stop()
 }
 
-// start starts attempts at the checks that are due, as far as there are places.
+// start starts attempts at due checks, as long as there are slots.
 func (l *leading) start(ctx context.Context, attempts *sync.WaitGroup) {
 	for l.running < atOnce {
 		c, ok := l.waiting.due(time.Now())
@@ -180,7 +180,7 @@ func (l *leading) reschedule(c *check) {
 	}
 }
 
-// dequeue removes a check from the queue for a place of its service.
+// dequeue removes a check from the queue for a slot of its service.
 func (l *leading) dequeue(c *check) {
 	queue := slices.DeleteFunc(l.queued[c.queuedFor], func(other *check) bool { return other == c })
 	if l.queued[c.queuedFor] = queue; len(queue) == 0 {
@@ -189,7 +189,7 @@ func (l *leading) dequeue(c *check) {
 	c.queuedFor = ""
 }
 
-// oldest is the time at which the check that has waited longest was or will be due; nil: none waits.
+// oldest returns when the check that has waited longest was or will be due, or nil if none waits.
 func (l *leading) oldest() *time.Time {
 	var oldest time.Time
 	consider := func(c *check) {
@@ -209,7 +209,8 @@ func (l *leading) oldest() *time.Time {
 	return &oldest
 }
 
-// pause is the time until a check is due; an hour while no place is free, because the end of an attempt wakes Run.
+// pause returns the time until a check is due, or an hour while no slot is free, because the end of an attempt wakes
+// Run.
 func (l *leading) pause() time.Duration {
 	if len(l.waiting) == 0 || l.running == atOnce {
 		return time.Hour

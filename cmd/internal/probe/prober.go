@@ -1,20 +1,20 @@
-// Package probe runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services and nodes on the leader: it makes
-// an attempt at each check's interval, and sets the check when the result changes its state. It does not run
-// checks by TTL, which the state machine ends. Results in a row are counted here and not in the state; the
-// next leader counts anew.
+// Package probe runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services and nodes on the leader: it makes an
+// attempt at each check's interval, and sets the check when the result changes its state. TTL checks are not run
+// here; the state machine ends those. Results in a row are counted here and not in the state; the next leader counts
+// anew.
 //
-// The addresses come from clients. A server that connected to every address would be the clients' way to its
-// own machine and its cloud's metadata, so the rules check an address after it was resolved and before a
-// connection is made.
+// The addresses come from clients. A server that connected to every address would be the clients' way to its own
+// machine and its cloud's metadata, so the rules check an address after it was resolved and before a connection is
+// made.
 //
-// The rules are those of Consul's agent (agent/checks/check.go).
+// The rules follow Consul's agent (agent/checks/check.go).
 //
-//	prober.go     the Prober: its loop, its metrics, and one attempt with what follows from it
+//	prober.go     the Prober: its loop, its metrics, and one attempt with its consequences
 //	leading.go    the checks of one leadership: which there are, and which may run
 //	checks.go     one check: its times, the schedule, and how results in a row are counted
 //	attempt.go    one attempt: the request, connection or datagram
 //	http2.go      attempts over HTTP/2: the ping, and gRPC's health check
-//	rules.go      which addresses and methods a check may use, as the settings say
+//	rules.go      which addresses and methods a check may use, by the settings
 //	addresses.go  the addresses that no check may use, and the filter of every connection
 package probe
 
@@ -35,7 +35,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Registry is what a Prober needs of registry.Service.
+// Registry is what a Prober needs from registry.Service.
 type Registry interface {
 	Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error)
 	View(ctx context.Context, read registry.Consistency) (*registry.View, error)
@@ -43,16 +43,16 @@ type Registry interface {
 
 // Config is what a Prober needs. Registry and Watch are required.
 type Config struct {
-	World    *world.World // nil: the machine's
+	World    *world.World // nil means the real machine
 	Registry Registry
 	// Watch starts a wait for a change of the registry, see registry.Watchers.Join.
 	Watch func() (woken <-chan struct{}, leave func())
 	Rules Rules
-	// MayProbe says whether a token, by its accessor ("": none was asked for), allows a check to look at an address that is
-	// not its own, or to send a header beyond the settings, see Rules.Refuses. Nil: all do.
+	// MayProbe reports whether a token, given its accessor ("" for a check without token), allows a check to probe an
+	// address that is not its own, or to send a header beyond the settings, see Rules.Refuses. Nil allows all.
 	MayProbe func(token, at string) bool
-	Log      *slog.Logger          // nil: discards
-	Metrics  prometheus.Registerer // nil: none
+	Log      *slog.Logger          // nil discards
+	Metrics  prometheus.Registerer // may be nil
 }
 
 // Prober runs the checks that have a Probe.
@@ -61,10 +61,10 @@ type Prober struct {
 	metrics *metrics
 	attempt func(context.Context, *catalog.Probe, location) result
 	draw    func(time.Duration) time.Duration // returns a random duration below its argument
-	failing atomic.Bool                       // the last result was not committed, and that was logged
+	failing atomic.Bool                       // the last result was not committed, which is logged already
 }
 
-// New makes a Prober, which does nothing before Run.
+// New returns a Prober, which does nothing before Run.
 func New(cfg Config) *Prober {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -121,7 +121,6 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 	}
 }
 
-// metrics are the figures of a Prober.
 type metrics struct {
 	checks prometheus.Gauge
 	oldest atomic.Pointer[time.Time] // see leading.oldest
@@ -186,7 +185,7 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	}
 	present, ok := view.CheckOn(c.node, c.id)
 	if !ok || !reflect.DeepEqual(present.Probe, c.probe) {
-		return // it is another check by now: the attempt says nothing about that one
+		return // the check was replaced: the attempt says nothing about the new one
 	}
 	status, decided := c.tally.count(c.probe, present, found.status)
 	found.status = status
@@ -195,7 +194,7 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	}
 }
 
-// setCheck sets a check, and reports whether that was committed. If not, the next attempt comes to the same result.
+// setCheck sets a check, and reports whether that was committed. If not, the next attempt reaches the same result.
 func (p *Prober) setCheck(ctx context.Context, c ref, r result, epoch registry.Epoch) bool {
 	_, err := p.cfg.Registry.Apply(ctx, registry.FromClient, registry.SetCheck{
 		Node: c.node, Check: c.id, Status: r.status, Output: r.output, Epoch: epoch,

@@ -30,16 +30,16 @@ type rig struct {
 	prober *Prober
 	epoch  registry.Epoch
 
-	mu        sync.Mutex          // guards the following
-	responses map[string]response // by URL; none: passing
+	mu        sync.Mutex          // guards the fields below
+	responses map[string]response // by URL; passing if missing
 	runs      map[string][]time.Duration
 	running   int
-	most      int           // attempts at once
-	lingers   time.Duration // attempts that were ended
+	most      int           // most attempts at once
+	lingers   time.Duration // how long ended attempts linger
 	started   time.Time
 }
 
-// response is that of a service, and how long it takes.
+// response is a service's response, and how long it takes.
 type response struct {
 	result
 	takes time.Duration
@@ -70,7 +70,7 @@ func (g *rig) lead() (lose func()) {
 	}
 }
 
-// Apply is Memory's, of which every operation must be done.
+// Apply is Memory's, but every operation must succeed.
 func (g *rig) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	results, err := g.Memory.Apply(ctx, origin, ops...)
 	for i, r := range results {
@@ -104,7 +104,7 @@ func (g *rig) start(url string) response {
 	return g.responses[url]
 }
 
-// counts are how many attempts run, how many have run at once, and how many of a URL have started.
+// counts returns how many attempts run, how many have run at once, and how many at a URL have started.
 func (g *rig) counts(url string) (running, most, runs int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,7 +174,7 @@ func (g *rig) applied() (sets []registry.SetCheck) {
 
 func (g *rig) sets() int { return len(g.applied()) }
 
-// after waits, and then until everything is done that happens at that moment.
+// after waits for d, and then until everything that happens at that moment is done.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -189,7 +189,7 @@ func TestProberProbesAServiceAtItsIntervalFromARandomMoment(t *testing.T) {
 	})
 }
 
-// TestProberCountsWhatLevel3WillRefuse also says it once in the log.
+// It also logs it once.
 func TestProberCountsWhatLevel3WillRefuse(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		var log bytes.Buffer
@@ -265,7 +265,7 @@ func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 		defer g.lead()()
 		after(time.Second)
 		g.register("late", catalog.Probe{Interval: 10_000})
-		after(10 * time.Second) // at 6.1 s: noticed after 0.1 s at most
+		after(10 * time.Second) // at 6.1 s: noticed after at most 0.1 s
 		if runs := g.runs["late"]; len(runs) != 1 || runs[0] < 6*time.Second || runs[0] > 6100*time.Millisecond {
 			t.Errorf("a service that came later was probed at %v", runs)
 		}
@@ -330,7 +330,7 @@ func TestProberStopsWhenLeadershipIsLost(t *testing.T) {
 		g.respond("slow", catalog.Passing, "", 8*time.Second)
 		g.register("slow", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
-		after(6 * time.Second) // an attempt is under way
+		after(6 * time.Second) // an attempt is in progress
 		need.That(t, g.running == 1, "%d attempts run, want 1", g.running)
 		g.lingers = time.Second
 		lost := time.Now()
@@ -362,7 +362,8 @@ func TestProberRepeatsAResultThatWasNotCommitted(t *testing.T) {
 }
 
 func TestProberDropsTheResultOfACheckThatWasReplacedMeanwhile(t *testing.T) {
-	for _, replaced := range []time.Duration{6 * time.Second, 13*time.Second - refreshPause/2} { // the attempt ends after 13 s
+	// the attempt ends after 13 s
+	for _, replaced := range []time.Duration{6 * time.Second, 13*time.Second - refreshPause/2} {
 		inBubble(t, func(g *rig) {
 			g.respond("a", catalog.Passing, "of the old one", 8*time.Second)
 			g.register("a", catalog.Probe{Interval: 10_000})
@@ -391,7 +392,7 @@ func TestProberKeepsPlacesForOtherServicesWhenTheChecksOfOneHang(t *testing.T) {
 		g.wantRuns("well", 5*time.Second, 15*time.Second, 25*time.Second, 35*time.Second, 45*time.Second)
 		_, most, _ := g.counts("well")
 		expect.That(t, most <= perService+1, "%d attempts ran at once, want %d of the slow service", most, perService)
-		// 200 checks, 10 places, 10 s each.
+		// 200 checks, 10 slots, 10 s each.
 		after(5 * time.Minute)
 		age := g.prober.metrics.queueAge()
 		expect.That(t, age >= 60 && age <= 300, "the queue is %v s old", age)
@@ -400,7 +401,7 @@ func TestProberKeepsPlacesForOtherServicesWhenTheChecksOfOneHang(t *testing.T) {
 			_, _, runs := g.counts(id)
 			expect.That(t, runs != 0, "%s was not probed in five minutes", id)
 		}
-		for i := range 2 * atOnce { // one that waits for a place may go
+		for i := range 2 * atOnce { // one that waits for a slot may go
 			g.apply(registry.DeregisterCatalog{Service: fmt.Sprint("slow", i)})
 		}
 		after(time.Minute)
@@ -477,7 +478,7 @@ func TestTallySetsACheckWhenTheStateOrAFailuresOutputChanged(t *testing.T) {
 		name    string
 		present catalog.Check
 		found   result
-		set     time.Duration // the newest output, before now
+		set     time.Duration // age of the newest output
 		want    bool
 	}{
 		{"another state", catalog.Check{Status: pass}, result{crit, ""}, 0, true},

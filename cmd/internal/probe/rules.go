@@ -18,22 +18,23 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// Rules say which addresses and methods checks may use. A registry reaches every machine of its network, and a client
-// that registers a check makes the registry connect: so a check addresses what its own service registered, or what
-// the operator has named, and nothing else.
+// Rules say which addresses and methods checks may use. A registry can reach every machine in its network, and a
+// client that registers a check makes the registry connect. So a check may use only what its own service registered,
+// or what the operator has named.
 type Rules struct {
 	AllowLoopback bool     `key:"checks.allow-loopback" default:"true" help:"checks may name loopback addresses of the leader's machine; default: whether http.addr is one. Link-local, multicast and metadata addresses are never probed"`
 	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
 	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
 	Headers       []string `key:"checks.headers" default:"Accept,Content-Type,User-Agent" help:"headers that HTTP checks may send, where access control is on (from level 3 of the formats on; before, others are counted); *: all"`
-	// IsNode reports whether an address belongs to a node's machine; no check owns that. Nil: only loopback ones do.
+	// IsNode reports whether an address belongs to a node's machine; no check owns that. If it is nil, only loopback
+	// addresses do.
 	IsNode func(netip.Addr) bool
 }
 
 // Targets are what every check may address.
 type Targets []access.Target
 
-// UnmarshalText reads a comma-separated list. Its error names every element that is no target.
+// UnmarshalText reads a comma-separated list. Its error names every element that is not a target.
 func (t *Targets) UnmarshalText(text []byte) error {
 	var all Targets
 	var errs []error
@@ -58,13 +59,13 @@ func (t Targets) String() string {
 type location struct {
 	hosts []string
 	ports []uint16
-	from  string // the address from which the check was registered, which is its own; "": not known
-	// counted notes what will be refused from level 3 on: an address that is not the check's own, and a header that is
-	// not allowed. Nil: they are refused.
+	from  string // the address from which the check was registered, which is its own; "" if not known
+	// counted records what will be refused from level 3 on: an address that is not the check's own, and a header that
+	// is not allowed. If it is nil, they are refused.
 	counted func(why string)
 }
 
-// locationOf collects them; a check of a node, which has no service, has none.
+// locationOf collects them. A node's check has neither, as it belongs to no service.
 func locationOf(s *catalog.Service, i *registry.Instance) location {
 	var l location
 	add := func(host string, port int32) {
@@ -95,7 +96,7 @@ func locationOf(s *catalog.Service, i *registry.Instance) location {
 	return l
 }
 
-// is says whether one of the hosts is written like host.
+// is reports whether one of the hosts is written like host.
 func (l location) is(host string) bool {
 	return slices.ContainsFunc(l.hosts, func(each string) bool { return strings.EqualFold(each, host) })
 }
@@ -111,7 +112,7 @@ func (l location) String() string {
 	return strings.Join(l.hosts, ", ") + " with " + ports
 }
 
-// names are the hosts that are not addresses.
+// names returns the hosts that are not addresses.
 func (l location) names() []string {
 	return slices.DeleteFunc(slices.Clone(l.hosts), func(host string) bool {
 		_, err := netip.ParseAddr(host)
@@ -119,11 +120,11 @@ func (l location) names() []string {
 	})
 }
 
-// Refuses says in words why a probe of a service's check must not run (s and i nil: of a node's check); "": it may, as
-// far as that is known before names are resolved. Then needs is what the token that registers it must be allowed: to
-// look at the address and port that the probe names, if they are not its own, and what no rule allows, to send a header
-// beyond the settings. Counted of what 0.1.1 did not ask for: the address that the service says is its own, and
-// headers.
+// Refuses returns why a probe of a service's check must not run (s and i are nil for a node's check), or "" if it
+// may, judging by what is known before names are resolved. In that case needs is what the token that registers it must
+// be allowed: to probe the address and port that the probe names, if they are not its own and no rule allows them,
+// and to send a header beyond the settings. counted is what 0.1.1 did not ask for: the address that the service says
+// is its own, and headers.
 func (r Rules) Refuses(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why string, needs []access.Need) {
 	loc := locationOf(s, i)
 	if why = r.refuses(p, loc); why != "" {
@@ -153,14 +154,15 @@ func counted(at string) access.Need {
 	return n
 }
 
-// owns reports whether a check was registered from an address. The machines of the nodes belong to no check: a proxy
-// may stand on one, and checks would tell those behind it which of its ports are open.
+// owns reports whether a check was registered from an address. The nodes' machines belong to no check: a proxy may
+// run on one, and checks would tell those behind it which of its ports are open.
 func (r Rules) owns(from string, a netip.Addr) bool {
 	own, err := netip.ParseAddr(from)
 	return err == nil && plain(own) == a && !a.IsLoopback() && (r.IsNode == nil || !r.IsNode(a))
 }
 
-// beyondHeaders returns the first header of a probe that checks.headers does not allow, in the words of a need, or "".
+// beyondHeaders returns the first header of a probe that checks.headers does not allow, in the words of a need, or
+// "".
 func (r Rules) beyondHeaders(p *catalog.Probe) string {
 	allowed := r.Headers
 	if allowed == nil {
@@ -232,7 +234,7 @@ const (
 	kindH2PING = "h2ping"
 )
 
-// target is what a probe calls: a URL for HTTP, host:port for the others.
+// target returns what a probe calls: a URL for HTTP, host:port for the others.
 func target(p *catalog.Probe) (kind, address string) {
 	switch {
 	case p.HTTP != "":
@@ -248,7 +250,7 @@ func target(p *catalog.Probe) (kind, address string) {
 	return kindTCP, p.TCP
 }
 
-// address is the host and port that a probe names, or why it names none.
+// address returns the host and port that a probe names, or why it names none.
 func address(p *catalog.Probe) (host string, port uint16, why string) {
 	kind, text := target(p)
 	if kind == kindHTTP {

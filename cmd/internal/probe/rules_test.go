@@ -32,7 +32,7 @@ func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
 		probe   catalog.Probe
 		service *catalog.Service
 		rules   Rules
-		want    string // part of the refusal; "": none
+		want    string // part of the refusal; "" if it is allowed
 	}{
 		{name: "its own port", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health"}, service: service},
 		{name: "HEAD", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "HEAD"}, service: service},
@@ -112,7 +112,7 @@ func TestFilterRefusesAddressesOfTheMachineAndItsCloud(t *testing.T) {
 	tests := []struct {
 		address  string
 		loopback bool   // allowed
-		want     string // part of the reason; "": it may be probed
+		want     string // part of the reason; "" if it may be probed
 	}{
 		{"10.1.2.3", false, ""},
 		{"192.168.0.1", false, ""},
@@ -157,7 +157,8 @@ func TestFilterRefusesATextThatIsNoAddress(t *testing.T) {
 	}
 }
 
-// serveHTTP2 serves HTTP/2 alone, as gRPC servers do, with TLS or without, and tells the names that TLS clients ask for.
+// serveHTTP2 serves only HTTP/2, as gRPC servers do, with or without TLS, and reports the names that TLS clients ask
+// for.
 func serveHTTP2(t *testing.T, overTLS bool, h http.HandlerFunc) (address string, names <-chan string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -179,7 +180,7 @@ func serveHTTP2(t *testing.T, overTLS bool, h http.HandlerFunc) (address string,
 	return s.Listener.Addr().String(), asked
 }
 
-// answerGRPC answers like a gRPC server: a message, and the status in the trailer.
+// answerGRPC responds like a gRPC server: a message, and the status in the trailer.
 func answerGRPC(message, status, what string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
@@ -203,7 +204,7 @@ func TestGRPCCheckAsksTheHealthServiceAndPassesOnlyIfItServes(t *testing.T) {
 	const served = "\x00\x00\x00\x00\x02\x08\x01"
 	for _, tt := range []struct {
 		name, message, code, what string
-		want                      string // output, with ADDR for the address; "": it passes
+		want                      string // output, with ADDR for the address; "" if it passes
 	}{
 		{"SERVING", served, "0", "", ""},
 		{"SERVING, with fields of a later version", "\x00\x00\x00\x00\x07\x12\x01x\x08\x01\x18\x05", "0", "", ""},
@@ -254,8 +255,8 @@ func TestGRPCCheckOfTheServerNamesNoService(t *testing.T) {
 		"a certificate that is not trusted: %+v", got)
 }
 
-// What speaks no gRPC makes the check critical, in words that say what was found, and always the same: each other output is
-// an entry of the log.
+// Something that does not speak gRPC makes the check critical, with an output that says what was found and never
+// varies: each different output is an entry in the log.
 func TestGRPCCheckAgainstWhatSpeaksNoneSaysSo(t *testing.T) {
 	nothing := func(http.ResponseWriter, *http.Request) {}
 	plain := serve(t, nothing).Listener.Addr().String()
@@ -323,7 +324,8 @@ func TestH2PINGCheckPassesIfThePingIsAnswered(t *testing.T) {
 	}
 }
 
-// A server may send other frames before it acknowledges, but one that sends no SETTINGS first, or too much, does not speak HTTP/2.
+// A server may send other frames before it acknowledges, but one that sends no SETTINGS first, or too much, does not
+// speak HTTP/2.
 func TestPingWaitsForItsAcknowledgmentAndForNothingElse(t *testing.T) {
 	const ack = "\x00\x00\x08\x06\x01\x00\x00\x00\x00"
 	for _, tt := range []struct {

@@ -16,17 +16,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// revokedWithin is when every node refuses a token that was revoked, and has ended what waits for its caller
+// revokedWithin is when every node refuses a revoked token, and has ended what waits for its caller
 // (docs/run/permissions.md).
 const revokedWithin = time.Second
 
-// denied says that a response refuses the caller, and not what is called.
+// denied reports whether a response refuses the caller, and not the call.
 func denied(r sim.Reply) bool {
 	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || r.Status == http.StatusTooManyRequests
 }
 
-// A token that sends heartbeats to every node, and waits at each of them in a watch, a long poll, a blocking query
-// and for a lock, is revoked.
+// A token is revoked that sends heartbeats to every node, and waits at each of them in a watch, a long poll, a
+// blocking query and for a lock.
 func TestRevokedTokenIsRefusedEverywhereWithinASecond(t *testing.T) {
 	on := func(c *config.Config) { c.Auth.Mode = "on" }
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: on}, func(w *sim.World) {
@@ -120,8 +120,8 @@ func TestRevokedTokenIsRefusedEverywhereWithinASecond(t *testing.T) {
 	})
 }
 
-// A role that may read what an alias check follows is narrowed and widened: the check tells nothing of it any more, and again. So
-// it does when a service of another application takes the place of what it follows.
+// A role that may read what an alias check follows is narrowed and widened: the check stops reporting it, and starts
+// again. The same happens when a service of another application replaces what it follows.
 func TestAliasFollowsWhatItsTokenMayReadNow(t *testing.T) {
 	on := func(c *config.Config) { c.Auth.Mode = "on" }
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: on}, func(w *sim.World) {
@@ -193,7 +193,8 @@ func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
 		do("PUT", "/v1/kv/mine/old", "hidden")
 		const hidden = `{"instance":{"instanceId":%q,"app":"MINE","hostName":"h","ipAddr":"10.1.1.1","status":"UP","dataCenterInfo":{"name":"MyOwn"},"leaseInfo":{"durationInSecs":600}}}`
 		do("POST", "/eureka/apps/MINE", strings.Replace(fmt.Sprintf(hidden, "hidden"), `"status"`, `"lastDirtyTimestamp":"5","status"`, 1))
-		do("PUT", "/v1/rollcall/apps/MINE/hidden/override?value=OUT_OF_SERVICE&author=ann", "") // heartbeats with another status count at once
+		// heartbeats with another status count at once
+		do("PUT", "/v1/rollcall/apps/MINE/hidden/override?value=OUT_OF_SERVICE&author=ann", "")
 		w.Wait(revokedWithin)
 		sessions := map[string]string{}
 		for name, k := range callers {
@@ -240,7 +241,7 @@ func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
 					r := w.Call(behind, c[0], c[1], c[2], "Authorization: Bearer "+k.Secret)
 					refused := want
 					if strings.HasPrefix(c[1], "/v1/") && !strings.HasPrefix(c[1], "/v1/rollcall/") {
-						refused = http.StatusForbidden // as Consul says both
+						refused = http.StatusForbidden // as Consul reports both
 					}
 					expect.That(w, r.Status == refused && !strings.Contains(r.Body, "hidden"), "%s %s, whose token is %s: %v, want %d", c[0], c[1], name, r, refused)
 				})

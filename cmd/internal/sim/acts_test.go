@@ -22,7 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// statusAt is the status with which a node lists an instance; empty: it does not.
+// statusAt returns the status with which a node lists an instance, or "".
 func statusAt(w *sim.World, node, path string) string {
 	w.Helper()
 	r := w.Call(node, "GET", "/eureka/apps/"+path, "")
@@ -40,7 +40,7 @@ func explain(w *sim.World, node, path string) api.Explanation {
 	return documentOf[api.Explanation](w, w.Call(node, "GET", "/v1/rollcall/apps/"+path+"/explain", ""))
 }
 
-// storyOf is what happened to an instance, as a node tells it.
+// storyOf returns an instance's history, as a node reports it.
 func storyOf(w *sim.World, node, path string) (events []string) {
 	w.Helper()
 	for _, e := range explain(w, node, path).History {
@@ -49,7 +49,7 @@ func storyOf(w *sim.World, node, path string) (events []string) {
 	return events
 }
 
-// The leader dies while the override holds; without consensus the node through which it was set.
+// The leader dies while the override is in force; without consensus, the node through which it was set.
 func TestTimedOverrideEndsAtItsTimeThoughALeaderDies(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
@@ -96,7 +96,8 @@ func TestTimedOverrideEndsAtItsTimeThoughALeaderDies(t *testing.T) {
 	})
 }
 
-// hides expects that no list of a node has the instance in quarantine, and that the instance is registered to itself.
+// hides checks that no list of a node has the instance in quarantine, and that the instance looks registered to its
+// client.
 func hides(w *sim.World, node string) {
 	w.Helper()
 	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/ORDERS", "/eureka/svips/ORDERS", "/v1/rollcall/apps"} {
@@ -169,7 +170,7 @@ func TestQuarantineHidesOnEveryNodeAndEndsAtItsTime(t *testing.T) {
 	})
 }
 
-// A node is cut off, so that drain must go on waiting for it.
+// A node is cut off, so drain must keep waiting for it.
 func TestDrainReturnsAfterEveryNodeHasAppliedItAndItsPauseHasPassed(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
@@ -186,7 +187,8 @@ func TestDrainReturnsAfterEveryNodeHasAppliedItAndItsPauseHasPassed(t *testing.T
 			key := registry.Key{App: "ORDERS", ID: "orders-1"}
 			drained := make(chan error, 1)
 			go func() { drained <- cl.Drain(w.Context(), key, settle, registry.Act{Author: "ann"}) }()
-			w.Wait(time.Minute) // less than its lease, after whose end a node without consensus shows nothing any more
+			// shorter than its lease: after the lease ends, a node without consensus shows nothing any more
+			w.Wait(time.Minute)
 			for _, n := range w.Others(late) {
 				expect.Equal(w, statusAt(w, n, "ORDERS/orders-1"), "OUT_OF_SERVICE", "%s shows it as", n)
 			}
@@ -207,7 +209,7 @@ func TestDrainReturnsAfterEveryNodeHasAppliedItAndItsPauseHasPassed(t *testing.T
 	})
 }
 
-// takeOut has an operator's OUT_OF_SERVICE set at a node: "drain=true", or for good.
+// takeOut sets an operator's OUT_OF_SERVICE at a node: "drain=true", or for good.
 func takeOut(w *sim.World, node, path, how string) {
 	w.Helper()
 	w.Do(http.StatusOK, node, "PUT", "/v1/rollcall/apps/"+path+"/override?value=OUT_OF_SERVICE&author=ann&"+how)
@@ -221,9 +223,9 @@ func newestLevel(w *sim.World) {
 	})
 }
 
-// A program is drained, stopped and started again: it is called again at once. What an operator took out of service for good stays
-// so, through cancels and evictions, the death of the node that was asked (the leader, in mode cp), and at a node that heard
-// nothing of the cancel.
+// A program is drained, stopped and started again: it is called again at once. What an operator took out of service
+// for good stays so, through cancels and evictions, the death of the node that was asked (the leader, in mode cp),
+// and at a node that heard nothing of the cancel.
 func TestIntentDrainEndsWithARestartAndAnOverrideOutlivesTheLease(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
@@ -270,7 +272,7 @@ func TestIntentDrainEndsWithARestartAndAnOverrideOutlivesTheLease(t *testing.T) 
 					w.AwaitAll(w.Names(), time.Minute, name+of+" is "+want, func(node string) bool { return statusAt(w, node, "A/"+name+of) == want })
 				}
 			}
-			w.Wait(2 * time.Minute) // nodes have compared what they have
+			w.Wait(2 * time.Minute) // nodes have compared their states
 			for name, want := range map[string]string{"drained": "UP", "overridden": "OUT_OF_SERVICE"} {
 				for _, node := range w.Names() {
 					expect.Equal(w, statusAt(w, node, "A/"+name+"-restarted"), want, "later %s has %s as", node, name)
@@ -280,7 +282,7 @@ func TestIntentDrainEndsWithARestartAndAnOverrideOutlivesTheLease(t *testing.T) 
 	})
 }
 
-// endsIn returns how long a node says that the lease of an instance lasts.
+// endsIn returns how long, by a node's account, the lease of an instance lasts.
 func endsIn(w *sim.World, node, name string) time.Duration {
 	w.Helper()
 	e := sim.Document[api.Explanation](w, node, "/v1/rollcall/apps/"+name+"/explain")
@@ -291,7 +293,7 @@ func TestRenewedLeaseOutlivesItsDurationOnlyIfItIsDoubled(t *testing.T) {
 	const lease = 10 * time.Second
 	for name, tt := range map[string]struct {
 		doubled bool
-		renewed time.Duration // that a renewed lease lasts
+		renewed time.Duration // how long a renewed lease lasts
 	}{"default": {false, lease}, "doubled": {true, 2 * lease}} {
 		t.Run(name, func(t *testing.T) {
 			compat := func(c *config.Config) { c.Store.Settings.DoubledLease = tt.doubled }
@@ -340,7 +342,7 @@ func TestReadOnlyCacheShowsAChangeAtTheNextMultipleOf30s(t *testing.T) {
 	})
 }
 
-// Upstream's threshold of a server with few clients is never exceeded, so it keeps a lone instance for ever.
+// Upstream's threshold for a server with few clients is never exceeded, so it keeps a lone instance forever.
 func TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 	const lease = 3 * time.Second
 	compat := func(c *config.Config) {
@@ -373,8 +375,8 @@ func TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.
 	})
 }
 
-// The herd of these scenarios: its leases, how often they are renewed, and when one of them is not fresh any more,
-// which is two renewal intervals after its last renewal (docs/understand/self-preservation.md).
+// The herd of these scenarios: its leases, how often they are renewed, and when one of them stops being fresh, which is
+// two renewal intervals after its last renewal (docs/understand/self-preservation.md).
 const (
 	herdSize   = 20
 	herdSilent = 12
@@ -391,7 +393,7 @@ var (
 	someSilent = api.Figures{Leases: herdSize, Counted: herdSize, Fresh: herdSize - herdSilent, Expired: herdSilent}
 )
 
-// preservation returns what a node says of self-preservation.
+// preservation returns a node's report on self-preservation.
 func preservation(w *sim.World, node string) api.SelfPreservation {
 	w.Helper()
 	return sim.Document[api.SelfPreservation](w, node, "/v1/rollcall/self-preservation")
@@ -416,8 +418,8 @@ func startHerd(w *sim.World) *sim.Herd {
 	return herd
 }
 
-// turnsOn expects that self-preservation comes on in the first round after the last renewals of the silent members
-// are not fresh any more, and that all nodes say then and when the leases have ended whom it keeps and why.
+// turnsOn checks that self-preservation comes on in the first round after the last renewals of the silent members are
+// no longer fresh, and that all nodes then report, also after the leases have ended, whom it keeps and why.
 func turnsOn(w *sim.World, silent []string) {
 	w.Helper()
 	const before, after = herdFresh - herdEvery, herdFresh + round + expiry.ClockInterval
@@ -427,7 +429,7 @@ func turnsOn(w *sim.World, silent []string) {
 		expect.That(w, time.Since(began) >= before-look,
 			"%s: on after %v, want %v to %v", n, time.Since(began), before, after)
 	}
-	w.Wait(time.Until(began.Add(3 * herdLease))) // rounds in which they would have been evicted
+	w.Wait(time.Until(began.Add(3 * herdLease))) // rounds that would have evicted them
 	var want []string
 	for _, id := range silent {
 		want = append(want, "HERD/"+id)
@@ -467,7 +469,7 @@ func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T)
 			for _, n := range w.Names() {
 				expect.Slice(w, w.ListedIDs(n), herd.IDs()[herdSilent:], "%s lists", n)
 			}
-			if mode == config.CP { // else each node evicts by itself
+			if mode == config.CP { // otherwise each node evicts for itself
 				wentByShares(w, silent, shares)
 			}
 			w.Wait(round)
@@ -479,8 +481,7 @@ func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T)
 	})
 }
 
-// sharesOf returns how many leases go in each round, of so many that have ended: at most 15 % of what is left,
-// rounded up.
+// sharesOf returns how many of the ended leases go in each round: at most 15 % of what is left, rounded up.
 func sharesOf(leases, ended int) (shares []int) {
 	for ended > 0 {
 		n := min(ended, leases-leases*85/100)
@@ -490,8 +491,7 @@ func sharesOf(leases, ended int) (shares []int) {
 	return shares
 }
 
-// wentByShares expects that instances were evicted in rounds of these shares; those of a round have their time in
-// common.
+// wentByShares checks that instances were evicted in rounds of these shares; those of one round share their time.
 func wentByShares(w *sim.World, evicted []string, shares []int) {
 	w.Helper()
 	rounds := map[int64]int{}
@@ -514,7 +514,7 @@ func wentByShares(w *sim.World, evicted []string, shares []int) {
 	expect.Slice(w, got, shares, "leases by round")
 }
 
-// tellsOfTheRelease expects that a node remembers who released whom.
+// tellsOfTheRelease checks that a node remembers who released self-preservation, and when.
 func tellsOfTheRelease(w *sim.World, node string) {
 	w.Helper()
 	p := preservation(w, node)
@@ -551,9 +551,8 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	})
 }
 
-// TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an election
-// last. Without consensus the node dies that was told, and the others know by replication. With consensus the time
-// without a leader is added.
+// Evictions are held for longer than a lease and an election last. Without consensus the node that was told dies, and
+// the others know by replication. With consensus the time without a leader is added.
 func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 	const hold, lease = 25 * time.Second, 3 * time.Second
 	eachMode(t, func(t *testing.T, mode string) {

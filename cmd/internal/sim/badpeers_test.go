@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
-// badPeers are peers that are no servers: how each treats a connection, and what the node must report of it.
+// badPeers has peers that are not servers: how each treats a connection, and what the node must report of it.
 var badPeers = []struct {
 	name, reason string
 	treat        func(net.Conn)
@@ -32,7 +32,7 @@ var badPeers = []struct {
 	{"nonsense", "answer", answers("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}")},
 }
 
-// answers writes a response to whatever has come, and closes the connection.
+// answers writes a response to whatever has arrived, and closes the connection.
 func answers(what string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 64<<10)) // a connection may come without a call
@@ -41,10 +41,10 @@ func answers(what string) func(net.Conn) {
 	}
 }
 
-// badPeerAddress is where badPeers listen, by their places.
+// badPeerAddress returns where badPeers listen, by their positions.
 func badPeerAddress(place int) string { return fmt.Sprintf("127.0.8.%d:8761", place+1) }
 
-// startBadPeer gives every connection to an address the same treatment, and returns what ends that.
+// startBadPeer gives every connection to an address the same treatment, and returns a function that ends that.
 func startBadPeer(w *sim.World, address string, treat func(net.Conn)) (end func()) {
 	l := w.Listen(address)
 	var serving sync.WaitGroup
@@ -68,8 +68,8 @@ func startBadPeer(w *sim.World, address string, treat func(net.Conn)) (end func(
 	}
 }
 
-// A node has five peers that are no datacenters beside a healthy one. The healthy one has everything as soon as if it were alone,
-// clients are not kept waiting, and the node says what is wrong with each of the others.
+// Besides a healthy peer, a node has five peers that are not datacenters. The healthy one has everything as soon as
+// if it were alone, clients are not kept waiting, and the node reports what is wrong with each of the others.
 func TestPeersThatMisbehaveDisturbNoOther(t *testing.T) {
 	peers := func(c *config.Config) {
 		if c.Datacenter == "dc1" {
@@ -116,8 +116,8 @@ func TestPeersThatMisbehaveDisturbNoOther(t *testing.T) {
 	})
 }
 
-// A node without consensus has no peer to copy from but one that misbehaves, and goes on with what it has, when it has waited as
-// long as the settings say for a node that is ready, and for one that hangs as long as for a response.
+// A node without consensus has only a misbehaving peer to copy from. It goes on with what it has after waiting for a
+// ready node as long as the settings say, and for a hanging one as long as for a response.
 func TestApNodeStartsBesidePeersThatMisbehave(t *testing.T) {
 	for i, bad := range badPeers {
 		t.Run(bad.name, func(t *testing.T) {
@@ -144,7 +144,7 @@ type tape struct {
 	messages []string
 }
 
-// startTape passes everything that comes to an address on to a node.
+// startTape passes everything that reaches an address on to a node.
 func startTape(w *sim.World, address, node string) (t *tape, end func()) {
 	t = &tape{}
 	s := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
@@ -177,14 +177,14 @@ func startTape(w *sim.World, address, node string) (t *tape, end func()) {
 	}
 }
 
-// recorded returns what came so far.
+// recorded returns what has arrived so far.
 func (t *tape) recorded() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]string(nil), t.messages...)
 }
 
-// hasRenewal says whether a message with a heartbeat was recorded.
+// hasRenewal reports whether a message with a heartbeat was recorded.
 func (t *tape) hasRenewal() bool {
 	for _, message := range t.recorded() {
 		var m rollcallpeer.Message
@@ -200,7 +200,7 @@ func (t *tape) hasRenewal() bool {
 	return false
 }
 
-// Everything that one datacenter has sent to another is sent again, when the instances were canceled or have changed.
+// Everything that one datacenter has sent to another is sent again after the instances were canceled or changed.
 func TestReplicationMessageThatIsSentAgainChangesNothing(t *testing.T) {
 	const front = "127.0.8.1:8761"
 	peers := func(c *config.Config) {
@@ -228,14 +228,15 @@ func TestReplicationMessageThatIsSentAgainChangesNothing(t *testing.T) {
 		w.Await(told, "the end of the override and the cancel arrive", shows(1, "UP"))
 		w.Wait(told)
 
-		w.Wait(time.Minute) // which a renewal that is sent again must not take from the age of the lease
+		w.Wait(time.Minute) // which must not lower the age of the lease when a renewal is sent again
 		before, sent, ends := w.Index("dc2-n1"), tape.recorded(), endsIn(w, "dc2-n1", "ORDERS/overridden")
 		need.That(w, len(sent) >= 3, "%d messages were recorded", len(sent))
 		for _, message := range sent {
 			r := w.Call("dc2-n1", "POST", "/v1/rollcall/replication", message, "Content-Type: application/octet-stream")
 			expect.Equal(w, r.Status, http.StatusOK, "a message that came before: %v", r)
 		}
-		const fresher = 6 * time.Second // as much as such a message may seem, see docs/reference/protocol/replication.md
+		// as much as such a message may make it look, see docs/reference/protocol/replication.md
+		const fresher = 6 * time.Second
 		gained := endsIn(w, "dc2-n1", "ORDERS/overridden") - ends
 		expect.That(w, gained < fresher, "messages that came before have renewed the lease by %v", gained)
 		w.Wait(3 * config.Default().Replication.Digest)
@@ -266,7 +267,7 @@ func TestReplicationMessagesAreBoundedAt8MiB(t *testing.T) {
 	})
 }
 
-// messageOf is a message of so many bytes, with an item that is not valid.
+// messageOf returns a message of the given size, with an item that is not valid.
 func messageOf(size int) string {
 	of := func(owner int) []byte {
 		return rollcallpeer.Encode(codec.Newest, &rollcallpeer.Message{
@@ -278,7 +279,7 @@ func messageOf(size int) string {
 	return string(of(about + size - len(of(about))))
 }
 
-// replicated is an instance as a Eureka server shows it, with so many pairs of metadata.
+// replicated returns an instance as a Eureka server shows it, with the given number of metadata pairs.
 func replicated(app, id string, metadata int) string {
 	var pairs []string
 	for n := range metadata {
@@ -288,13 +289,14 @@ func replicated(app, id string, metadata int) string {
 		id, app, strings.Join(pairs, ","))
 }
 
-// item is an item of a replication batch.
+// item returns an item of a replication batch.
 func item(action, app, id, more string) string {
 	return fmt.Sprintf(`{"appName":%q,"id":%q,"lastDirtyTimestamp":1000%s,"action":%q}`, app, id, more, action)
 }
 
-// What a Eureka server sends and a node refuses is named: in the log once, in the peers' document, in what explains the
-// instance, and by a metric. In the end the server sends what is accepted, and it is forgotten.
+// Whatever a Eureka server sends and a node refuses is named: once in the log, in the peers' document, in the
+// instance's explanation, and by a metric. Finally the server sends something acceptable, and the refusal is
+// forgotten.
 func TestRefusedItemOfAEurekaServerIsNamedEverywhere(t *testing.T) {
 	for _, mode := range []string{"cp", "ap"} {
 		t.Run(mode, func(t *testing.T) {
@@ -344,7 +346,7 @@ func TestRefusedItemOfAEurekaServerIsNamedEverywhere(t *testing.T) {
 	}
 }
 
-// Two programs with one id take each other's place. The registry cannot know which one is meant, so it says so.
+// Two programs with one id replace each other. The registry cannot know which one is meant, so it reports that.
 func TestRegistrationAtAnotherAddressThanTheLivingInstanceIsSaid(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		const n = "n2"

@@ -35,7 +35,7 @@ func fill(w *sim.World, limit, method string, request func(i int) (path, body st
 			return i
 		}
 		need.Equal(w, r.Status, http.StatusOK, "%s %s, request %d: %v, want 507 and %q in the end:", method, path, i, r, limit)
-		w.Wait(moment) // a node counts in its own copy, which may be a moment behind
+		w.Wait(moment) // a node counts in its own copy, which may lag slightly
 	}
 	w.Fatalf("1000 requests were accepted, want a refusal that says %s", limit)
 	return 0
@@ -86,7 +86,7 @@ func TestQuotasBoundWhatIsStoredAndLetTheRestGoOn(t *testing.T) {
 	})
 }
 
-// batchOf is a replication message of a node with so many heartbeats, of some 310 bytes each.
+// batchOf returns a replication message of a node with the given number of heartbeats, some 310 bytes each.
 func batchOf(node string, clock int64, items int) []byte {
 	app, id := strings.Repeat("F", 50), strings.Repeat("i", 240)
 	m := rollcallpeer.Message{Head: rollcallpeer.Head{Datacenter: "dc1", Node: node, Sender: node, Clock: clock}}
@@ -96,9 +96,9 @@ func batchOf(node string, clock int64, items int) []byte {
 	return rollcallpeer.Encode(codec.Newest, &m)
 }
 
-// One address sends batches of three megabytes on six connections, while a batch that it never finishes has its
-// share. The refusals say why it has to wait; the batches of another address, and heartbeats even of the same one,
-// take no longer than ever.
+// One address sends batches of three megabytes on six connections, while a batch that it never finishes occupies its
+// share. The refusals say why it has to wait; the batches of another address, and heartbeats even from the same one,
+// take no longer than before.
 func TestBatchSenderThatFloodsANodeWaitsOnlyForItself(t *testing.T) {
 	peer := func(c *config.Config) { c.Replication.Datacenters = map[string]string{"dc2": "http://127.0.2.1:8761"} }
 	sim.Run(t, sim.Cluster{Nodes: 1, Mode: config.AP, Configure: peer}, func(w *sim.World) {
@@ -154,7 +154,7 @@ func TestBatchSenderThatFloodsANodeWaitsOnlyForItself(t *testing.T) {
 	})
 }
 
-// Fetches are limited by class, as the settings say that are read again while the node runs.
+// Fetches are limited by class, by settings that are read again while the node runs.
 func TestRateLimiterRefusesFetchesByClassAndFollowsItsSettings(t *testing.T) {
 	const full, delta, app = "/eureka/v2/apps", "/eureka/v2/apps/delta", "/eureka/v2/apps/ORDERS"
 	eachMode(t, func(t *testing.T, mode string) {
@@ -171,7 +171,7 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsSettings(t *testing.T) {
 		}
 		sim.Run(t, sim.Cluster{Nodes: 1, Mode: mode, Configure: configure}, func(w *sim.World) {
 			w.Register("ORDERS/orders-1", time.Hour)
-			// served is how many of many fetches at once are served.
+			// served returns how many of many concurrent fetches are served.
 			served := func(identity, path string) (n int) {
 				for range 20 {
 					r := w.Call("n1", "GET", path, "", "DiscoveryIdentity-Name: "+identity)
@@ -221,7 +221,7 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsSettings(t *testing.T) {
 			passes(20, "", app+"/orders-1", "/eureka/v2/vips/ORDERS")
 			passes(20, "DefaultServer", full, delta, app)
 
-			// A larger burst holds at once, and standard clients lose their privilege.
+			// A larger burst takes effect at once, and standard clients lose their privilege.
 			now.burst, now.fullRate = 1000, 1
 			w.Reload("n1")
 			w.Wait(2 * time.Second)
@@ -265,11 +265,12 @@ func TestIdleConnectionsOfOneAddressKeepNoClientOut(t *testing.T) {
 		for range limit + 50 {
 			idle = append(idle, open("127.0.9.8"))
 		}
-		for range 5 { // as other clients have
+		for range 5 { // like other clients
 			open("127.0.9.9")
 		}
 		expect.Equal(w, w.Metric("n1", "rollcall_http_connections"), limit, "connections are")
-		// Those that were idle for longest made room, of the address that has most; the clients of the scenario have one.
+		// Those that were idle for longest made room, from the address that has most; the clients of the scenario
+		// have one.
 		closed := 0
 		for i, conn := range idle {
 			need.OK(w, conn.SetReadDeadline(time.Now().Add(moment)))
@@ -282,7 +283,7 @@ func TestIdleConnectionsOfOneAddressKeepNoClientOut(t *testing.T) {
 	})
 }
 
-// A client with 40 connections sends heartbeats at two nodes while each of them is restarted, and turns to the other
+// A client with 40 connections sends heartbeats to two nodes while each of them is restarted, and turns to the other
 // when a response says that the connection ends, or a node cannot be reached.
 func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 2, Mode: config.AP}, func(w *sim.World) {
@@ -300,7 +301,7 @@ func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 			in := bufio.NewReader(conn)
 			for first := true; !stop.Load(); first = false {
 				resp, err := ask(conn, in, "PUT /eureka/apps/ORDERS/o1")
-				if err != nil && !first { // else no heartbeat of it was accepted when the listener closed
+				if err != nil && !first { // otherwise no heartbeat of it was accepted when the listener closed
 					cut.Add(1)
 				}
 				if err != nil {
@@ -335,8 +336,8 @@ func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	})
 }
 
-// 600 connections from the machines of two nodes to each node-to-node port say nothing, and are opened anew when they
-// are dropped: those of the nodes themselves come from the same addresses.
+// From the machines of two nodes, 600 connections to each node-to-node port say nothing, and are reopened when they
+// are dropped: the nodes' own connections come from the same addresses.
 func TestIdleConnectionsToTheNodePortsDelayNoFailover(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		failover := func() time.Duration {
@@ -362,7 +363,7 @@ func TestIdleConnectionsToTheNodePortsDelayNoFailover(t *testing.T) {
 							continue
 						}
 						_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-						_, _ = conn.Read(make([]byte, 1)) // until it is closed, by either side
+						_, _ = conn.Read(make([]byte, 1)) // until either side closes it
 						conn.Close()
 					}
 				})
@@ -380,11 +381,11 @@ func TestIdleConnectionsToTheNodePortsDelayNoFailover(t *testing.T) {
 }
 
 // elected is when another node leads at the latest: a follower stands for election when it has heard nothing for once
-// to twice raft.heartbeat-timeout, and, where two do so at once, again after once to twice raft.election-timeout.
+// to twice raft.heartbeat-timeout, and, if two do so at once, again after once to twice raft.election-timeout.
 const elected = (2 + 2 + 2) * time.Second
 
 // Alias checks beyond the bound are refused with it, and while heartbeats flip the check that all others follow, a
-// heartbeat of another application takes no longer than ever.
+// heartbeat of another application takes no longer than before.
 func TestAliasesWithoutEndAreRefusedAndOthersLive(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		n := w.Others(w.Leader())[0]

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// A program at one address says that its service is at another one, and has the leader look there: before level 3 that
-// is counted and listed, from then on it is critical, and refused when it is registered again, unless a role allows it.
-// The same check of a program at that address goes on, also under the next leader.
+// A program at one address claims that its service is at another one, and has the leader probe there. Before level 3
+// that is counted and listed; from then on the check is critical, and refused when it is registered again, unless a
+// role allows it. The same check from a program at that address continues, also under the next leader.
 func TestCheckLooksOnlyWhereItWasRegisteredFrom(t *testing.T) {
 	on := func(c *config.Config) {
 		c.Auth.Mode = "on"

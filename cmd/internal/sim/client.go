@@ -16,11 +16,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Reply is what a node answered.
+// Reply is a node's response.
 type Reply struct {
-	Status int // 0: it did not answer
+	Status int // 0 if there was none
 	Header http.Header
-	Body   string // or why there is no answer
+	Body   string // or why there is no response
 	Took   time.Duration
 }
 
@@ -37,7 +37,7 @@ func (w *World) Call(node, method, path, body string, headers ...string) Reply {
 	return w.call(node, 10*time.Second, method, path, body, headers...)
 }
 
-// call is Call for a client that waits so long.
+// call is Call for a client with the given patience.
 func (w *World) call(node string, patience time.Duration, method, path, body string, headers ...string) Reply {
 	w.Helper()
 	began := time.Now()
@@ -73,7 +73,7 @@ type Instance struct {
 	renewed time.Time // when its last renewal, or registration, was acknowledged
 
 	mu      sync.Mutex
-	missing []string // answers that it is not there, though it was renewed on time
+	missing []string // responses that it does not exist, though it was renewed on time
 }
 
 func (i *Instance) path() string { return "/eureka/apps/" + i.App + "/" + i.ID }
@@ -96,7 +96,7 @@ func (i *Instance) document() string {
 // patient is how long clients try a call at one node after the other.
 const patient = 15 * time.Second
 
-// send sends a call of an instance's client, at the next node after each that fails, as stock clients do.
+// send sends a call of an instance's client, and moves to the next node after each failure, as stock clients do.
 func (w *World) send(i *Instance, method, path, body string) Reply {
 	w.Helper()
 	var r Reply
@@ -119,8 +119,8 @@ func (w *World) Register(name string, lease time.Duration) *Instance {
 	return i
 }
 
-// Keep registers an instance whose client renews it three times in its lease, and registers it again when it is told that there is
-// none, as stock clients do. Beside it, something reads it at every node: NeverGone says what that found.
+// Keep registers an instance whose client renews it three times in its lease, and registers it again when it gets a
+// 404, as stock clients do. Meanwhile readers read it at every node: NeverGone checks what they found.
 func (w *World) Keep(name string, lease time.Duration) *Instance {
 	w.Helper()
 	i := w.keep(name, lease, true)
@@ -134,7 +134,7 @@ func (w *World) Keep(name string, lease time.Duration) *Instance {
 	return i
 }
 
-// keep is Keep without somebody who reads. Without consensus a node that was cut off may deny an instance: then strict is false.
+// keep is Keep without readers. Without consensus a node that was cut off may deny an instance: then strict is false.
 func (w *World) keep(name string, lease time.Duration, strict bool) *Instance {
 	w.Helper()
 	i := w.Register(name, lease)
@@ -156,7 +156,7 @@ func (i *Instance) recordMissing(format string, args ...any) {
 	i.missing = append(i.missing, fmt.Sprintf(format, args...))
 }
 
-// beside calls do again and again, until end is called or the scenario ends.
+// beside calls do at an interval, until end is called or the scenario ends.
 func (w *World) beside(every time.Duration, do func()) (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -180,7 +180,7 @@ func (w *World) beside(every time.Duration, do func()) (end func()) {
 	return end
 }
 
-// NeverGone expects that no node has ever denied a kept instance.
+// NeverGone checks that no node has ever denied a kept instance.
 func (w *World) NeverGone(i *Instance) {
 	w.Helper()
 	if missing := i.gone(); len(missing) > 0 {
@@ -188,15 +188,15 @@ func (w *World) NeverGone(i *Instance) {
 	}
 }
 
-// gone returns the answers that there is no such instance.
+// gone returns the responses that say the instance does not exist.
 func (i *Instance) gone() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.missing)
 }
 
-// GoneBy expects that an instance that is not renewed ends after its lease, at every node, and within a bound after its last
-// renewal. It returns how long that took.
+// GoneBy checks that an instance that is not renewed ends after its lease, at every node, and within a bound after
+// its last renewal. It returns how long that took.
 func (w *World) GoneBy(i *Instance, bound time.Duration) time.Duration {
 	w.Helper()
 	for {
@@ -223,7 +223,7 @@ func (w *World) GoneBy(i *Instance, bound time.Duration) time.Duration {
 // Outcome is what a client knows, after a call, about the operation that it asked for.
 type Outcome int
 
-// The outcomes of a call. Only Unknown leaves open whether the operation took effect.
+// Outcomes of a call. Only Unknown leaves open whether the operation took effect.
 const (
 	Done Outcome = iota
 	NotFound

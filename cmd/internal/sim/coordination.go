@@ -21,7 +21,7 @@ func (w *World) Led(node string) time.Time {
 	return time.Now()
 }
 
-// led sends a call again while Consul's API responds that there is no leader, and so did nothing.
+// led repeats a call while Consul's API responds that no node leads, and so did nothing.
 func (w *World) led(node, method, path, body string) Reply {
 	w.Helper()
 	var r Reply
@@ -33,7 +33,7 @@ func (w *World) led(node, method, path, body string) Reply {
 	return r
 }
 
-// Put writes a key at a node; query has the parameters, or is empty. It returns whether the key was written.
+// Put writes a key at a node; query has the parameters, or is empty. It reports whether the key was written.
 func (w *World) Put(node, key, query, value string) bool {
 	w.Helper()
 	r := w.led(node, "PUT", "/v1/kv/"+key+"?"+query, value)
@@ -41,7 +41,7 @@ func (w *World) Put(node, key, query, value string) bool {
 	return r.Body == "true"
 }
 
-// Get reads a key at a node; nil: the key does not exist.
+// Get reads a key at a node. It returns nil if the key does not exist.
 func (w *World) Get(node, key string) *Pair {
 	w.Helper()
 	r := w.led(node, "GET", "/v1/kv/"+key, "")
@@ -53,20 +53,20 @@ func (w *World) Get(node, key string) *Pair {
 	return &all[0]
 }
 
-// Acquire has a session acquire a key by Consul's API, and returns whether the session holds it now.
+// Acquire makes a session acquire a key by Consul's API, and reports whether the session holds it now.
 func (w *World) Acquire(node, key, session string) bool {
 	w.Helper()
 	return w.Put(node, key, "acquire="+session, session)
 }
 
-// AcquiredAt has a session acquire a key as soon as it can, and returns when it did.
+// AcquiredAt makes a session acquire a key as soon as it can, and returns when it did.
 func (w *World) AcquiredAt(node, key, session string) time.Time {
 	w.Helper()
 	w.Await(time.Minute, "key "+key+" is free", func() bool { return w.Acquire(node, key, session) })
 	return time.Now()
 }
 
-// Session creates a session by Rollcall's own API, by which it lives its TTL exactly, and returns its id.
+// Session creates a session by Rollcall's own API, with which it lives exactly its TTL, and returns its id.
 func (w *World) Session(node string, ttl, lockDelay time.Duration) string {
 	w.Helper()
 	r := w.Call(node, "POST", "/v1/rollcall/sessions", fmt.Sprintf(`{"ttl":%q,"lock_delay":%q}`, ttl, lockDelay))
@@ -82,8 +82,8 @@ func (w *World) DestroySession(node, id string) {
 	need.That(w, r.Status == http.StatusOK && r.Body == "true", "destroy session %s at %s: %v", id, node, r)
 }
 
-// KeepSession renews a session three times in its TTL, at one node after the other until one renews it. It returns
-// whether a node has said meanwhile that there is no such session.
+// KeepSession renews a session three times in its TTL, at one node after the other until one renews it. lost reports
+// whether a node has said meanwhile that the session does not exist.
 func (w *World) KeepSession(id string, ttl time.Duration) (lost func() bool) {
 	w.Helper()
 	var gone atomic.Bool
@@ -100,13 +100,13 @@ func (w *World) KeepSession(id string, ttl time.Duration) (lost func() bool) {
 	return gone.Load
 }
 
-// Lock asks for a lock for a session, which waits in the queue for so long. It returns the token; 0: the session has
-// not got it.
+// Lock asks for a lock for a session, which waits in the queue for at most wait. It returns the token, or 0 if the
+// session did not get it.
 func (w *World) Lock(node, name, session string, wait time.Duration) (fence uint64) {
 	w.Helper()
 	var a api.Acquired
 	path := fmt.Sprintf("/v1/rollcall/locks/%s?session=%s&wait=%v", name, session, wait)
-	// Repeated, it keeps its permit or its place.
+	// When repeated, it keeps its permit or its place.
 	for until := time.Now().Add(wait + ReadyWithin); !a.Acquired && time.Now().Before(until); {
 		r := w.Hold(node, "PUT", path, "")
 		switch {

@@ -17,15 +17,15 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// Bounds of what coordinates (docs/reference/protocol/coordination.md).
+// Bounds for coordination (docs/reference/protocol/coordination.md).
 const (
-	// interval is how late the leader notices that something has ended, and moment how long a few round trips take, with
-	// those between nodes and the pauses of callers that poll.
+	// interval is how late the leader notices that something has ended, and moment how long a few round trips take,
+	// including those between nodes and the pauses of callers that poll.
 	interval = expiry.ClockInterval
 	moment   = 50 * time.Millisecond
 )
 
-// graceOf is how long a session cannot end after a change of leader, whose whole life is a time.
+// graceOf returns how long a session with the given lifetime cannot end after a change of leader.
 func graceOf(life time.Duration) time.Duration { return min(life, life/2+2*time.Second) }
 
 func TestSessionsAndLockDelaysOutliveTheirLeader(t *testing.T) {
@@ -54,8 +54,8 @@ func TestSessionsAndLockDelaysOutliveARestartOfAllNodes(t *testing.T) {
 	})
 }
 
-// endAtTheirTimes disturbs the cluster while a session is silent, another is renewed, and a lock delay lasts: neither
-// of the first and the last may end early or be forgotten, and the second may not end at all.
+// endAtTheirTimes disturbs the cluster while a session is silent, another is renewed, and a lock delay lasts. The
+// first and the last must neither end early nor be forgotten, and the second must not end at all.
 func endAtTheirTimes(w *sim.World, node string, disturb func()) {
 	w.Helper()
 	const ttl, delay, renewed = 6 * time.Second, 6 * time.Second, 12 * time.Second
@@ -126,7 +126,7 @@ func TestMutexByConsulsRecipeGoesFromSessionToSessionAtOnce(t *testing.T) {
 		token, err := strconv.ParseUint(w.Call("n3", "GET", "/v1/kv/lock/job", "").Header.Get("X-Rollcall-Fence"), 10, 64)
 		expect.That(w, err == nil && token > 0, "the token of the acquisition is %d, %v", token, err)
 
-		// The other waits for a change of the key, then tries again.
+		// The other one waits for a change of the key, then tries again.
 		acquired := make(chan time.Time, 1)
 		go func() {
 			for index := fmt.Sprint(held.ModifyIndex); ; {
@@ -147,7 +147,7 @@ func TestMutexByConsulsRecipeGoesFromSessionToSessionAtOnce(t *testing.T) {
 		case <-time.After(time.Minute):
 			w.Fatal("the lock did not go to who waits for it")
 		}
-		for range 2 { // destroying a session is true, also once more
+		for range 2 { // destroying a session returns true, even a second time
 			w.DestroySession("n3", other)
 		}
 		held = w.Get("n1", "lock/job")
@@ -200,7 +200,8 @@ func TestLateHolderOfALockIsFencedOff(t *testing.T) {
 				took := inherited.Sub(createdBy)
 				expect.That(w, took <= ttl+delay+2*interval+moment, "round %d: the heir has the lock %v after the last renewal, want %v at most", round, took, ttl+delay+2*interval+moment)
 			} else {
-				// From a change of leader on a session of this TTL has its whole life again; the hand-over itself takes a moment.
+				// From a change of leader on a session of this TTL has its whole life again; the hand-over itself
+				// takes a moment.
 				latest := later(createdBy.Add(ttl), led.Add(graceOf(ttl))).Add(delay + time.Second)
 				expect.That(w, !inherited.After(latest), "round %d: the heir has the lock %v after the last renewal, want %v at most", round, took, latest.Sub(created))
 			}
@@ -250,7 +251,7 @@ func (g *givenUp) register(w *sim.World, node string) sim.Reply {
 	return w.Call(node, "POST", "/eureka/apps/GIVENUP", sim.Registration("GIVENUP", g.id, time.Hour, nil))
 }
 
-// stands expects that the second write is not undone.
+// stands checks that the second write is not undone.
 func (g *givenUp) stands(w *sim.World, node string) {
 	w.Helper()
 	if g.instance {
@@ -264,8 +265,8 @@ func (g *givenUp) stands(w *sim.World, node string) {
 		"%s is %v at %s: that got %v, and NEW was written after it", g.id, r, node, g.first)
 }
 
-// giveUp makes writes, one of a key and one of an instance, when breaks has broken something: as many as a node has
-// batches on their way. Each client makes the second write when the first has a response.
+// giveUp makes pairs of writes, of a key and of an instance, once breaks has broken something: as many as a node has
+// batches in flight. Each client makes the second write when the first has a response.
 func giveUp(w *sim.World, at, later string, breaks func()) []*givenUp {
 	w.Helper()
 	writes := []*givenUp{{id: "key"}, {id: "instance", instance: true}}
@@ -289,7 +290,7 @@ func giveUp(w *sim.World, at, later string, breaks func()) []*givenUp {
 	return writes
 }
 
-// areUnknown expects that the clients of first writes were told in time that nobody knows.
+// areUnknown checks that the clients of first writes were told in time that nobody knows the outcome.
 func areUnknown(w *sim.World, writes []*givenUp) {
 	w.Helper()
 	for _, g := range writes {
@@ -300,7 +301,7 @@ func areUnknown(w *sim.World, writes []*givenUp) {
 	}
 }
 
-// stand expects for a while that the second writes stand at all nodes.
+// stand checks for a while that the second writes stand at all nodes.
 func stand(w *sim.World, writes []*givenUp) {
 	w.Helper()
 	for _, n := range w.Names() {
@@ -332,15 +333,14 @@ func TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterACut(t *testing.T) {
 	}
 }
 
-// TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterAKill kills the leader while writes are on their way to it, and
-// starts it again.
+// The leader is killed while writes are in flight to it, and started again.
 func TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterAKill(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
 		at, later := w.Others(leader)[0], w.Others(leader)[1]
 		writes := giveUp(w, at, later, func() {
 			w.Isolate(at)
-			time.AfterFunc(300*time.Millisecond, func() { // the writes are under way
+			time.AfterFunc(300*time.Millisecond, func() { // the writes are in flight
 				w.Kill(leader)
 				w.Start(leader)
 			})
@@ -351,9 +351,8 @@ func TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterAKill(t *testing.T) {
 	})
 }
 
-// TestWriteThatIsSentAgainToTheNextLeaderTakesEffectOnce kills a leader that has committed a cancel, and whose reply
-// is lost. The node that was asked sends the cancel to the next leader, where the instance is gone: its client must
-// not be told that there was none.
+// A leader is killed after it committed a cancel, and its reply is lost. The node that was asked sends the cancel to
+// the next leader, where the instance is gone: its client must not be told that there was none.
 func TestWriteThatIsSentAgainToTheNextLeaderTakesEffectOnce(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -369,7 +368,7 @@ func TestWriteThatIsSentAgainToTheNextLeaderTakesEffectOnce(t *testing.T) {
 		w.Kill(leader)
 		w.Heal()
 		r := <-cancelled
-		if r.Took < store.ResultWait { // else the election took longer
+		if r.Took < store.ResultWait { // otherwise the election took longer
 			expect.Equal(w, r.Status, http.StatusOK, "the cancel: %v after %v", r, r.Took)
 		}
 		w.Start(leader)
@@ -386,7 +385,7 @@ func TestWriteOfUnknownOutcomeIsDoneOncePerIdempotencyKeyForTenMinutesWithALeade
 		lost    = expiry.TickAge + 2*expiry.ClockInterval // what a change of leader may cost the lease clock
 	)
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
-		write := func(node, key string) sim.Reply { // succeeds only if the key is not there
+		write := func(node, key string) sim.Reply { // succeeds only if the key does not exist
 			return w.Call(node, http.MethodPut, "/v1/kv/"+key+"?cas=0", "mine", "Idempotency-Key: "+key)
 		}
 		gets := func(node, key, want string) {
@@ -399,7 +398,7 @@ func TestWriteOfUnknownOutcomeIsDoneOncePerIdempotencyKeyForTenMinutesWithALeade
 			p := w.Get(node, key)
 			need.That(w, p != nil && string(p.Value) == want, "%s at %s is %+v, want %s", key, node, p, want)
 		}
-		// between repeats a write right before its time is over, and once it is.
+		// between repeats a write right before its time is over, and right after.
 		between := func(key string, from, to time.Time) {
 			w.Helper()
 			w.Wait(time.Until(from.Add(-call)))
@@ -407,7 +406,7 @@ func TestWriteOfUnknownOutcomeIsDoneOncePerIdempotencyKeyForTenMinutesWithALeade
 			late := time.Since(from)
 			need.That(w, late <= 0, "%s was repeated %v too late", key, late)
 			w.Wait(time.Until(to))
-			gets(w.Names()[1], key, "false") // performed again: the key is there
+			gets(w.Names()[1], key, "false") // performed again: the key exists
 		}
 		w.Keep("ORDERS/a", 90*time.Second) // without a lease or a session the lease clock hardly runs
 

@@ -41,7 +41,7 @@ func TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho(t *testing.T) {
 		w.RegisterAt("n3", "ORDERS/mortal", long)
 		arrives := told
 		if w.Mode() == config.AP {
-			arrives += told // from the node that hears of it to the others of its datacenter
+			arrives += told // from the node that hears of it to the others in its datacenter
 		}
 		w.AllListOnly(w.Names(), arrives, "here", "there", "mortal")
 		w.Override("n2", "ORDERS/here", "OUT_OF_SERVICE")
@@ -51,7 +51,7 @@ func TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho(t *testing.T) {
 			l := w.Lists(n)
 			return len(l) == 2 && l["here"].Status == "OUT_OF_SERVICE" && l["there"].Status == "DOWN"
 		})
-		w.Wait(told) // for the nodes of one datacenter, which send each other the changes of the other without need
+		w.Wait(told) // for the nodes of one datacenter, which unnecessarily send each other changes from the other one
 		before := map[string]string{}
 		for _, n := range w.Names() {
 			before[n] = w.Index(n)
@@ -66,12 +66,12 @@ func TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho(t *testing.T) {
 	})
 }
 
-// sent returns how many facts but heartbeats the nodes of a datacenter have sent to another.
+// sent returns how many facts other than heartbeats the nodes of a datacenter have sent to another.
 func sent(w *sim.World, dc int, to string) (facts int) {
 	w.Helper()
 	nodes := w.Datacenter(dc)
 	if w.Mode() == config.CP {
-		nodes = nodes[:1] // each says what the one that leads has sent
+		nodes = nodes[:1] // each reports what the leading node has sent
 	}
 	for _, n := range nodes {
 		for fact, number := range w.Peer(n, to).Sent {
@@ -83,7 +83,8 @@ func sent(w *sim.World, dc int, to string) (facts int) {
 	return facts
 }
 
-// A removal may be the first that the other datacenter hears of at all, and what is registered next must arrive after it.
+// A removal may be the very first thing that the other datacenter hears, and what is registered next must arrive
+// after it.
 func TestRemovalIsTheFirstThatAnotherDatacenterHears(t *testing.T) {
 	inBothModes(t, sim.Cluster{Nodes: 1, Datacenters: 2}, func(w *sim.World) {
 		w.RegisterAt("n1", "A/a-1", long)
@@ -112,7 +113,7 @@ func TestDatacenterMissesNoChangeWhenTheOthersLeaderIsKilled(t *testing.T) {
 					body := `{"instance":{"instanceId":"` + id + `","app":"CHURN","hostName":"h","ipAddr":"10.1.1.1","status":"UP",` +
 						`"dataCenterInfo":{"name":"MyOwn"},"leaseInfo":{"durationInSecs":3600,"renewalIntervalInSecs":1200}}}`
 					expect.Equal(w, l.call("POST", "/eureka/apps/CHURN", body).Status, http.StatusNoContent, "register "+id)
-					if k%4 == 0 { // a cancel that was not answered may have been done
+					if k%4 == 0 { // a cancel without a response may have been done
 						r := l.call("DELETE", "/eureka/apps/CHURN/"+id, "")
 						expect.That(w, r.Status == http.StatusOK || r.Status == http.StatusNotFound, "cancel %s: %v", id, r)
 					}
@@ -157,7 +158,7 @@ func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 
 		w.Heal()
 		healing := time.Now()
-		// No record of the cancel is left, and a leader so young concludes nothing from its absence.
+		// No record of the cancel is left, and so young a leader concludes nothing from its absence.
 		w.Await(healed, "dc2 has what is new", func() bool { return w.ListsOnly("dc2-n1", append(ids, "canceled")...) })
 		w.Logf("healed after %v", time.Since(healing))
 		w.Await(told, "the repair is told", func() bool {
@@ -168,8 +169,8 @@ func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 	})
 }
 
-// pushOut makes the node forget its records of removals, by more removals of others than it remembers. They come in batches as
-// from a Eureka server, so that they are passed on to no other peer.
+// pushOut makes the node forget its records of removals, by more removals of others than it remembers. They arrive in
+// batches as from a Eureka server, so that they are passed on to no other peer.
 func pushOut(w *sim.World, node string) {
 	w.Helper()
 	const records, batch = 100_000, 250
@@ -186,8 +187,8 @@ func pushOut(w *sim.World, node string) {
 	}
 }
 
-// Two datacenters; an instance of the first dies while the links are cut. Its lease ends half a minute later at the second than at
-// the first, or never as long as the link is cut.
+// There are two datacenters; an instance of the first dies while the links are cut. Its lease ends half a minute
+// later at the second than at the first, or not as long as the link is cut.
 func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 	const lease, travels, silent = 10 * time.Second, 30 * time.Second, 15 * time.Second // see docs/run/datacenters.md
 	for _, policy := range []string{"keep", "keep-for:1m", "expire"} {
@@ -214,7 +215,7 @@ func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 				case "keep":
 					end = last.Add(3 * time.Minute)
 				case "keep-for:1m":
-					// What is spared is looked at again with each round of evictions.
+					// Spared leases are examined again in each round of evictions.
 					end, look = cut.Add(time.Minute), evicted+config.Default().Store.EvictionInterval
 				}
 				for time.Now().Before(end.Add(-5 * time.Second)) {
@@ -226,7 +227,7 @@ func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 					w.Logf("gone %v after its last renewal, %v after the cut", time.Since(last), time.Since(cut))
 					return
 				}
-				w.Heal() // it died long ago, and the news arrives now, or nothing, where each node evicts for itself
+				w.Heal() // it died long ago, and the news arrives now, or never if each node evicts for itself
 				within := healed
 				if w.Mode() == config.AP {
 					within += lease + evicted
@@ -237,7 +238,7 @@ func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 	}
 }
 
-// Between the nodes, and to their clients, lie 150 ms each way, from the founding on. No call is repeated.
+// Messages between the nodes, and to their clients, take 150 ms each way, from the founding on. No call is repeated.
 func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 	const latency, trip = 150 * time.Millisecond, 300 * time.Millisecond
 	sim.Run(t, sim.Cluster{Nodes: 3, Latency: latency}, func(w *sim.World) {
@@ -251,7 +252,8 @@ func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 					w.RegisterAt(n, "FAR/"+id, long)
 					write := time.Since(began)
 					r := w.Do(http.StatusOK, n, "GET", "/eureka/apps/FAR/"+id+"?consistency=linearizable")
-					// To the node, from there to the leader, and from there to a majority; the first time with a connection each.
+					// To the node, from there to the leader, and from there to a majority; the first time with a
+					// connection each.
 					expect.That(w, i == 0 || write <= 4*trip && r.Took <= 4*trip, "%s: a write took %v and a read %v", n, write, r.Took)
 				}
 			})
@@ -262,8 +264,8 @@ func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 	})
 }
 
-// A message in the name of a node of the datacenter names links that do not exist. Nothing of them is stored, and what it says of
-// the node's own peer is.
+// A message in the name of a node of the datacenter names links that do not exist. None of them is stored, but what
+// it says of the node's own peer is.
 func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 	peers := func(c *config.Config) { c.Replication.Datacenters = map[string]string{"dc2": "http://127.0.8.1:8761"} }
 	sim.Run(t, sim.Cluster{Nodes: 1, Mode: config.AP, Configure: peers}, func(w *sim.World) {
@@ -285,7 +287,7 @@ func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 	})
 }
 
-// messageFrom is a message of a cluster of datacenter dc2, with an instance that was renewed just now.
+// messageFrom returns a message of a cluster of datacenter dc2, with an instance that was renewed just now.
 func messageFrom(sender string, clock int64, id string) *rollcallpeer.Message {
 	i := &registry.Instance{
 		InstanceID: id, HostName: "x", App: "FAR", IPAddr: "10.0.0.9", Status: registry.Up, Port: registry.Port{Number: 80, Enabled: true},
@@ -297,8 +299,9 @@ func messageFrom(sender string, clock int64, id string) *rollcallpeer.Message {
 	}
 }
 
-// A server's clock goes back by ten hours, and it does not, as Rollcall's servers do, begin another incarnation. Its messages count
-// for nothing until an operator has the sender forgotten. With consensus all nodes forget it; without each does for itself.
+// A server's clock goes back by ten hours, and unlike Rollcall's servers it does not start another incarnation. Its
+// messages count for nothing until an operator has the sender forgotten. With consensus all nodes forget it; without,
+// each node does so only for itself.
 func TestSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 	peers := func(c *config.Config) { c.Replication.Datacenters = map[string]string{"dc2": "http://127.0.8.1:8761"} }
 	inBothModes(t, sim.Cluster{Nodes: 3, Configure: peers}, func(w *sim.World) {
@@ -317,7 +320,7 @@ func TestSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 			w.Do(status, node, "POST", "/v1/rollcall/peers/"+sender+"/forget?author=ann")
 		}
 		say(10*hours, "before", http.StatusOK, false)
-		w.Wait(time.Minute) // the lease may have ended by the age, but for one duration after a link began
+		w.Wait(time.Minute) // the lease may have ended by its age, were it not for one more duration after a link began
 		say(clock, "silenced", http.StatusGone, true)
 		senders := sim.Document[api.Peers](w, "n1", "/v1/rollcall/peers").Senders
 		at := slices.IndexFunc(senders, func(s api.PeerSender) bool { return s.Sender == sender })
@@ -358,7 +361,7 @@ func newToken(t testing.TB, name, role string) (text, line string) {
 	return text, string(need.Got(config.TokenItem(k))(t))
 }
 
-// writePrivate replaces a file at once, as programs do that hand out secrets.
+// writePrivate replaces a file in one step, like programs that hand out secrets.
 func writePrivate(t testing.TB, path, text string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(path+".new", []byte(text), 0o600))
@@ -367,8 +370,8 @@ func writePrivate(t testing.TB, path, text string) {
 
 func bearer(token string) string { return "Authorization: Bearer " + token }
 
-// Three nodes replicate by tokens of a file. One whose token is taken out of the file, or that sends in another's name, is refused,
-// and says so.
+// Three nodes replicate with tokens from a file. A node whose token is removed from the file, or that sends in
+// another's name, is refused, and reports it.
 func TestApNodesKnowEachOtherByTheirAuthFile(t *testing.T) {
 	dir := t.TempDir()
 	of := func(node, what string) string { return filepath.Join(dir, node+"."+what) }
@@ -414,7 +417,7 @@ func TestApNodesKnowEachOtherByTheirAuthFile(t *testing.T) {
 		expect.That(w, s.FileDigest != "" && s.FileDigest == status("n3").FileDigest && s.FileError == "" && s.Caller.Via == "file", "status: %+v", s)
 		expect.Equal(w, peer("n1", "n3").AuthFile, "same", "auth.file of n3")
 
-		// A file with a mistake is not in force, and that is said.
+		// A file with a mistake is not in force, which is reported.
 		write("mode: [\n", "n1")
 		w.Await(inForce, "the mistake is said", func() bool { return status("n1").FileError != "" })
 		s = status("n1")
@@ -422,7 +425,7 @@ func TestApNodesKnowEachOtherByTheirAuthFile(t *testing.T) {
 		metrics := w.Do(http.StatusOK, "n1", "GET", "/metrics", ann).Body
 		expect.That(w, strings.Contains(metrics, "rollcall_auth_file_error 1\n"), "no metric tells of the mistake")
 
-		// n3 is thrown out at n1 alone.
+		// n3 is excluded at n1 alone.
 		write(lines+lineOf["n1"]+lineOf["n2"], "n1")
 		w.Await(inForce, "the change is in force", func() bool { return status("n1").Tokens == 3 })
 		w.Await(alive+told, "n3 says that it is refused", func() bool {
@@ -438,7 +441,7 @@ func TestApNodesKnowEachOtherByTheirAuthFile(t *testing.T) {
 		w.Wait(told) // and before the next comparison, by which n2 tells n1 of it
 		expect.Equal(w, len(w.Lists("n1", ann)), 1, "instances at n1, which believes no node that is not in its file")
 
-		// In the name of n3 none but its principal speaks.
+		// Only n3's principal may speak in its name.
 		write(all, "n1")
 		have(inForce+retried, w.Names(), 2)
 		writePrivate(t, of("n3", "token"), tokens["n2"])
@@ -467,8 +470,8 @@ func TestApNodesKnowEachOtherByTheirAuthFile(t *testing.T) {
 	})
 }
 
-// Every node has the file of the first operator's token, and one of them makes the operator. What a restore brings back of roles and
-// tokens, it does only when asked to.
+// Every node has the file with the first operator's token, and one of them creates the operator. A restore brings
+// back roles and tokens only when asked to.
 func TestFirstOperatorComesFromAFileAndPermissionsSurviveARestart(t *testing.T) {
 	operator, file := config.NewTokenText(""), filepath.Join(t.TempDir(), "bootstrap")
 	writePrivate(t, file, operator+"\n")

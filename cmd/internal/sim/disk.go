@@ -9,13 +9,13 @@ import (
 type disk struct {
 	mu    sync.Mutex
 	slow  time.Duration
-	hung  chan struct{} // closed when the disk goes on; nil: it does not hang
-	hangs []func()      // end each hang that there was
+	hung  chan struct{} // closed when the disk resumes; nil if it does not hang
+	hangs []func()      // end all hangs so far
 	fail  error         // of the next write
-	trap  *trap         // the next write runs into it; nil: there is none
+	trap  *trap         // the next write runs into it; may be nil
 }
 
-// trap holds a write up, before it is made or before its caller knows that it was.
+// trap holds a write, before it is made or before its caller knows that it was.
 type trap struct {
 	after   bool
 	reached chan struct{} // closed by the write
@@ -51,11 +51,11 @@ func (d *disk) write(_ string, write func() error) error {
 	return err
 }
 
-// trapped is how long a write is waited for.
+// trapped is how long to wait for a write.
 const trapped = 5 * time.Second
 
-// killInWrite kills a node inside its next durable write, before the disk has it or after, or once it has waited in vain
-// for one.
+// killInWrite kills a node inside its next durable write, before the disk has it or after, or once it has waited in
+// vain for one.
 func (w *World) killInWrite(n *Node, after bool) {
 	t := &trap{after, make(chan struct{}), make(chan struct{})}
 	n.disk.mu.Lock()
@@ -85,7 +85,7 @@ func (d *disk) mend() {
 	}
 }
 
-// SlowDisk makes each durable write of a node take longer from now on; 0: no longer.
+// SlowDisk slows each durable write of a node from now on. 0 ends the delay.
 func (w *World) SlowDisk(node string, by time.Duration) {
 	w.Helper()
 	d := &w.Node(node).disk
@@ -94,7 +94,7 @@ func (w *World) SlowDisk(node string, by time.Duration) {
 	d.slow = by
 }
 
-// FailDisk has the next durable write of a node fail, before anything was written.
+// FailDisk makes the next durable write of a node fail, before anything was written.
 func (w *World) FailDisk(node string, err error) {
 	w.Helper()
 	n := w.Node(node)
@@ -104,7 +104,7 @@ func (w *World) FailDisk(node string, err error) {
 	n.broken.Store(true)
 }
 
-// HangDisk has no durable write of a node return until release is called, or the scenario has ended.
+// HangDisk keeps all durable writes of a node from returning until release is called, or the scenario has ended.
 func (w *World) HangDisk(node string) (release func()) {
 	w.Helper()
 	n := w.Node(node)
@@ -118,7 +118,7 @@ func (w *World) HangDisk(node string) (release func()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		close(hung)
-		if d.hung == hung { // else it hangs anew, for the writes that come now
+		if d.hung == hung { // otherwise it hangs again, for the writes that come now
 			d.hung = nil
 		}
 	})

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
-// bearer adds the operator's token to calls that have no credential.
+// bearer adds the operator's token to calls without a credential.
 type bearer struct {
 	http.RoundTripper
 	header string
@@ -37,21 +37,21 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// permits gives a stranger few rights, and changes its role and token. The right to write keys below mine/
-// comes and goes.
+// permits gives a stranger few rights, and changes its role and token. The right to write keys below mine/ comes and
+// goes.
 type permits struct {
 	l        *load
-	file     *permitFile // nil: roles and tokens are the cluster's
+	file     *permitFile // nil if roles and tokens are the cluster's
 	stranger *World      // its clients have an address of their own: bad credentials are counted by address
 	byTheLog bool        // a write is allowed by the roles and tokens at its place in the log, whatever its node knows
 
 	mu       sync.Mutex
 	accessor string
-	secret   string    // empty: it has no token
+	secret   string    // empty if it has no token
 	rules    string    // of the file, as JSON
 	lines    string    // of the file, with the token
-	changed  time.Time // when the file was
-	denied   time.Time // since when it must not write; zero: it may, or nobody knows
+	changed  time.Time // when the file was changed
+	denied   time.Time // since when it must not write; zero if it may, or nobody knows
 	revoked  string    // a token that was revoked, and when
 	at       time.Time
 }
@@ -65,7 +65,7 @@ const (
 	newStranger = `{"name":"stranger","app":"MINE","roles":["stranger"]}`
 )
 
-// begin makes the first operator, with whose token all clients call from now on, and the stranger.
+// begin creates the first operator, whose token all clients use from now on, and the stranger.
 func (p *permits) begin(l *load) {
 	w := l.w
 	var operator api.NewToken
@@ -99,7 +99,7 @@ func (p *permits) begin(l *load) {
 	need.That(w, p.secret != "", "the stranger has no token")
 }
 
-// change makes a call of the operator at a random node, and reports whether it was done.
+// change makes an operator's call at a random node, and reports whether it was done.
 func (p *permits) change(kind, method, path, body string, to any) bool {
 	r := p.l.ask(kind, p.l.node(), method, path, body)
 	p.l.count(kind, r.Outcome())
@@ -109,7 +109,7 @@ func (p *permits) change(kind, method, path, body string, to any) bool {
 	return r.Status == http.StatusOK && (to == nil || json.Unmarshal([]byte(r.Body), to) == nil)
 }
 
-// grant gives the stranger's role its rights, and the stranger a token if it has none.
+// grant gives the stranger's role its rights, and the stranger a token unless it has one.
 func (p *permits) grant() {
 	if p.l == nil {
 		return
@@ -128,7 +128,7 @@ func (p *permits) grant() {
 // bodyOf returns the body of the call that gives a role its rules.
 func bodyOf(rules string) string { return `{"rules":` + rules + `}` }
 
-// replace gives the stranger a token if it has none.
+// replace gives the stranger a token unless it has one.
 func (p *permits) replace() {
 	p.mu.Lock()
 	has := p.secret != ""
@@ -179,8 +179,8 @@ func (p *permits) revoke() {
 // (docs/run/permissions.md).
 const inForce = time.Second
 
-// isInForce reports whether a change of that time must be in force for a write that a node was asked for. A node that
-// hears no leader goes on with what it knows of the cluster's permissions, but from level 3 on the log decides.
+// isInForce reports whether a change at that time must be in force for a write that a node was asked for. A node that
+// hears no leader goes on with the permissions that it knows, but from level 3 on the log decides.
 func (p *permits) isInForce(node string, change, asked time.Time) bool {
 	if p.byTheLog {
 		return asked.After(change)
@@ -194,7 +194,7 @@ func (p *permits) isInForce(node string, change, asked time.Time) bool {
 	return p.l.d.stayed(node, asked.Add(-ReadyWithin)) && asked.Sub(p.changed) > fileInForce
 }
 
-// trespass tries something that the stranger may not, or no longer, do.
+// trespass tries something that the stranger may not do, or no longer.
 func (p *permits) trespass() {
 	p.mu.Lock()
 	secret, denied, revoked, at := p.secret, p.denied, p.revoked, p.at
@@ -241,7 +241,7 @@ func (p *permits) trespass() {
 	default:
 		r := do(may)
 		p.mu.Lock()
-		still := p.denied.Equal(denied) // false: it was given back meanwhile
+		still := p.denied.Equal(denied) // false if it was given back meanwhile
 		p.mu.Unlock()
 		if secret == "" || still && !denied.IsZero() && p.isInForce(node, denied, asked) {
 			refuse("the right was taken away at "+fmt.Sprint(denied.Sub(began)), r, may)
@@ -249,7 +249,7 @@ func (p *permits) trespass() {
 	}
 }
 
-// judge expects that the stranger has left nothing behind.
+// judge checks that the stranger has left nothing behind.
 func (p *permits) judge(lists map[string]map[string]bool) {
 	if p.l == nil {
 		return
@@ -267,14 +267,14 @@ func (p *permits) judge(lists map[string]map[string]bool) {
 	}
 }
 
-// permitFile is the auth.file of all nodes. It has the roles and tokens where no consensus keeps them, or
-// where datacenters know each other by tokens. Each node reads it for itself.
+// permitFile is the auth.file of all nodes. It has the roles and tokens if no consensus keeps them, or if datacenters
+// recognize each other by tokens. Each node reads it for itself.
 type permitFile struct {
 	dir           string
 	operator      string            // text of the operator's token
-	peers         map[string]string // by name of the sender: the text of its token
-	roleOf        map[string]string // by name of the sender: its datacenter
-	roles, tokens string            // lines of the file that stay
+	peers         map[string]string // text of the token, by name of the sender
+	roleOf        map[string]string // datacenter, by name of the sender
+	roles, tokens string            // lines of the file that never change
 }
 
 // fileInForce is how long a change of the file takes, at most, on every node (docs/run/permissions-file.md).
@@ -334,7 +334,7 @@ func (f *permitFile) write(t testing.TB, rules, stranger string) {
 	need.OK(t, os.Rename(f.path()+".new", f.path()))
 }
 
-// configure has a node use the file, and its own token for all replication.
+// configure makes a node use the file, and its own token for all replication.
 func (f *permitFile) configure(c *config.Config) {
 	c.Auth.File, c.Replication.TokenFiles = f.path(), map[string]string{}
 	own := c.Datacenter
@@ -347,7 +347,7 @@ func (f *permitFile) configure(c *config.Config) {
 	}
 }
 
-// rewrite sets the stranger's rights in the file, and gives it a token if it has none.
+// rewrite sets the stranger's rights in the file, and gives it a token unless it has one.
 func (p *permits) rewrite(rules string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -362,8 +362,8 @@ func (p *permits) rewrite(rules string) {
 // forgery is a call that its caller may not make.
 type forgery struct{ secret, method, path, body string }
 
-// forgeries returns calls of a stranger in the name of a peer, and of a peer in the name of another datacenter
-// or of clients.
+// forgeries returns calls of a stranger in the name of a peer, and of a peer in the name of another datacenter or of
+// clients.
 func (p *permits) forgeries(stranger string) []forgery {
 	datacenters := max(p.l.w.cluster.Datacenters, 1)
 	as := fmt.Sprintf("dc%d", rand.IntN(datacenters)+1)

@@ -10,11 +10,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// perKey is how many operations a history has at most: the checker decides those within a moment.
+// perKey is the most operations in a history: the checker decides that many in a moment.
 const perKey = 200
 
-// endUnknown gives operations of unknown outcome their ends: they take effect before every write that was sent a second after
-// the response and was acknowledged, or never (ADR 22). Reads may be answered before that.
+// endUnknown gives operations of unknown outcome their ends: they take effect before every acknowledged write that
+// was sent a second after the response, or never (ADR 22). Reads may be answered before that.
 func endUnknown(operations []porcupine.Operation, unknown, acknowledged func(porcupine.Operation) bool) []porcupine.Operation {
 	settled := slices.Clone(operations)
 	for i, op := range operations {
@@ -31,7 +31,7 @@ func endUnknown(operations []porcupine.Operation, unknown, acknowledged func(por
 	return settled
 }
 
-// describe shows operations by when they were asked for.
+// describe lists operations in the order they were asked for.
 func describe(operations []porcupine.Operation) (text string) {
 	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	for _, op := range operations {
@@ -40,7 +40,7 @@ func describe(operations []porcupine.Operation) (text string) {
 	return text
 }
 
-// checker checks histories outside the bubble, where a limit of time means something.
+// checker checks histories outside the bubble, where a time limit means something.
 type checker struct {
 	ask     chan func() porcupine.CheckResult
 	results chan porcupine.CheckResult
@@ -56,7 +56,7 @@ func newChecker() checker {
 	return c
 }
 
-// decides is within what the checker must have decided, less than the watchdog waits for virtual time.
+// decides bounds how long the checker may take, shorter than the watchdog waits for virtual time.
 const decides = 15 * time.Second
 
 func (c checker) run(model porcupine.Model, operations []porcupine.Operation) porcupine.CheckResult {

@@ -14,18 +14,18 @@ import (
 // operation is what a client did to one key or instance.
 type operation struct {
 	do     string // put, cas, delete, cancel, read, back (a key's restore), return (an instance's)
-	value  int    // that is written; no two writes have the same
-	expect int    // of a cas: the value that it replaces
-	values []int  // of a restore: what it may bring back
+	value  int    // written by it; no two writes have the same
+	expect int    // for a cas, the value that it replaces
+	values []int  // for a restore, what it may bring back
 }
 
 // result is what the client was told.
 type result struct {
-	outcome Outcome // of a cas of another value: NotFound
-	value   int     // that was read; 0: there is none
+	outcome Outcome // for a cas of another value, NotFound
+	value   int     // value read, or 0
 }
 
-// registerModel models a key, or an instance with a number, as a register; 0 while it is not there. An
+// registerModel models a key, or an instance with a number, as a register, which is 0 while it does not exist. An
 // operation of unknown outcome takes effect within its bound, or never.
 var registerModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{0} },
@@ -90,7 +90,7 @@ func (l *load) startHistories() {
 	h := &histories{l: l, now: map[string]*history{}}
 	l.d.histories = h
 	for client := range 2 {
-		out := time.Duration(client) * 37 * time.Millisecond // of step with the other client
+		out := time.Duration(client) * 37 * time.Millisecond // out of step with the other client
 		l.task(900*time.Millisecond+out, func() { h.step(client, "key") })
 		l.task(time.Second+out, func() { h.step(client, "instance") })
 	}
@@ -124,8 +124,8 @@ func (h *histories) step(client int, kind string) {
 	}
 }
 
-// behind writes at once through nodes whose links an act has just cut. What waits there must not take effect
-// once later writes have been acknowledged.
+// behind writes at once through nodes whose links an act has just cut. What waits there must not take effect once
+// later writes have been acknowledged.
 func (h *histories) behind(act string, nodes []string) {
 	if h == nil || !slices.Contains([]string{"cut", "cutoneway", "isolate"}, act) {
 		return
@@ -242,7 +242,7 @@ func (l *load) onKey(on *history, do string, value int, index uint64) result {
 	return r
 }
 
-// readKey reads a key, and returns its index too: 0 if the key is not there.
+// readKey reads a key, and also returns its index, or 0 if the key does not exist.
 func (l *load) readKey(on *history) (result, uint64) {
 	path := "/v1/kv/h/" + on.name
 	var pairs []Pair
@@ -292,14 +292,14 @@ func (h *histories) restored(on *history, r restoring) {
 	if on.instance {
 		return
 	}
-	for i, op := range on.operations { // a key that is back has another index, so a cas that was refused says nothing
+	for i, op := range on.operations { // a restored key has another index, so a refused cas says nothing
 		if op.Input.(operation).do == "cas" && op.Output.(result).outcome == NotFound && op.Return >= int64(r.from.Sub(began)) {
 			on.operations[i].Output = result{outcome: Unknown}
 		}
 	}
 }
 
-// judge expects that some order of each key's operations explains what clients were told.
+// judge checks that some order of each key's operations explains what clients were told.
 func (h *histories) judge(check checker) {
 	h.finish()
 	for _, on := range h.all {

@@ -19,8 +19,8 @@ func withoutVote(learners int) func(*config.Config) {
 	}
 }
 
-// learnersAmong returns how many nodes of each datacenter have no vote, by the words of a schedule. The error
-// says that the others cannot found a cluster.
+// learnersAmong returns how many nodes of each datacenter have no vote, by the words of a schedule. The error says
+// that the others cannot found a cluster.
 func learnersAmong(nodes int, words []string) (n int, err error) {
 	if slices.Contains(words, "learner") {
 		n++
@@ -34,7 +34,7 @@ func learnersAmong(nodes int, words []string) (n int, err error) {
 	return n, nil
 }
 
-// placeOf returns the place of a node in its datacenter, from 1.
+// placeOf returns the position of a node in its datacenter, from 1.
 func placeOf(name string) int {
 	place, _ := strconv.Atoi(name[strings.LastIndex(name, "n")+1:]) // the simulator has named it
 	return place

@@ -17,14 +17,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// library is a program that works through the Go client, as the command line does. What the client says of a
-// call must be what the servers' responses mean together, and is judged like what other clients are told.
+// library is a program that works through the Go client, as the command line does. What the client reports of a call
+// must be what the servers' responses mean together, and is judged like what other clients are told.
 type library struct {
 	l      *load
 	client *client.Client
 }
 
-// startLibrary makes the client, and has it keep an instance registered.
+// startLibrary creates the client, and makes it keep an instance registered.
 func (l *load) startLibrary() {
 	w := l.w
 	settings := client.Config{HTTPClient: &http.Client{Transport: recorder{w.clients.Transport}}}
@@ -44,7 +44,7 @@ func (l *load) startLibrary() {
 	l.kept = append(l.kept, kept)
 }
 
-// work has the client write what others write, too, and contend with itself for a lock.
+// work makes the client write what others write, too, and contend with itself for a lock.
 func (b *library) work() {
 	b.l.task(2*time.Second, b.step)
 	for range 2 {
@@ -53,7 +53,7 @@ func (b *library) work() {
 	}
 }
 
-// registration returns the instance that the client registers; number stands in its metadata unless it is 0.
+// registration returns the instance that the client registers. Its metadata has number unless that is 0.
 func registration(i *Instance, number int) *registry.Instance {
 	seconds := int32(i.Lease / time.Second)
 	r := &registry.Instance{
@@ -71,11 +71,11 @@ type try struct {
 	node string
 	Reply
 	sent   bool // it had a connection
-	resent bool // net/http sent it again, over another one: the response says nothing of the first
+	resent bool // net/http sent it again, over another connection: the response says nothing about the first
 }
 
-// outcome returns what the response means (docs/reference/outcomes.md). A request that got a connection may
-// have arrived, even if net/http sent it again over one that was refused.
+// outcome returns what the response means (docs/reference/outcomes.md). A request that got a connection may have
+// arrived, even if net/http sent it again over one that was refused.
 func (t try) outcome(consul bool) Outcome {
 	said := t.Header.Get("X-Rollcall-Outcome")
 	switch {
@@ -126,7 +126,7 @@ func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// call has the client make a call, and compares what it returns with what the servers said. It also returns the tries.
+// call makes the client make a call, and compares its result with what the servers said. It also returns the tries.
 func (b *library) call(kind string, consul bool, do func(context.Context) error) (Outcome, []try) {
 	of, asked := new(callTries), time.Now()
 	err := do(context.WithValue(context.Background(), triesKey{}, of))
@@ -165,7 +165,7 @@ func outcomeOf(err error) Outcome {
 	return Refused
 }
 
-// register registers an instance, and returns the node that answered last.
+// register registers an instance, and returns the node that responded last.
 func (b *library) register(i *Instance, number int) (Outcome, string) {
 	o, of := b.call("register", false, func(ctx context.Context) error { return b.client.Register(ctx, registration(i, number)) })
 	for _, n := range b.l.w.nodes {
@@ -187,7 +187,7 @@ func (b *library) cancel(i *Instance) Outcome {
 	return o
 }
 
-// renew renews an instance that is kept registered, so it must be there.
+// renew renews an instance that is kept registered, so it must exist.
 func (b *library) renew(i *Instance) {
 	o, of := b.call("renew", false, func(ctx context.Context) error {
 		return b.client.Renew(ctx, registry.Key{App: i.App, ID: i.ID}, 0)

@@ -13,26 +13,26 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// sessionTTL is the TTL of the sessions that contend for locks. lockDelay is for how long the lock of a
-// session that has ended is kept from others.
+// sessionTTL is the TTL of the sessions that contend for locks. lockDelay is how long the lock of an ended session is
+// kept from others.
 const sessionTTL, lockDelay = 10 * time.Second, 2 * time.Second
 
 // perLock is how many operations a lock gets before clients go on with another one: our own locks and keys of
-// Consul's API take turns.
+// Consul's API alternate.
 const perLock = 50
 
-// hold is a time in which no other client may get a lock.
+// hold is a time during which no other client may get a lock.
 type hold struct {
-	asked, from, to time.Time // when it asked for the lock, got it, and when another one may have it
+	asked, from, to time.Time // when it asked for the lock, got it, and when another client may have it
 	session         string
 	lock            string
 	token           uint64
 }
 
-// lockCall holds what a session asked of a lock, and lockReply what it was told.
+// lockCall is what a session asked of a lock, and lockReply what it was told.
 type lockCall struct {
-	do, session string // acquire, release, or restore, of no session
-	alive       bool   // the session had been renewed, so that it had not ended by the time of the response
+	do, session string // acquire, release, or restore, which has no session
+	alive       bool   // the session had been renewed, so it had not ended by the time of the response
 }
 
 type lockReply struct {
@@ -41,7 +41,7 @@ type lockReply struct {
 	fence   uint64
 }
 
-// lockState is the state of a lock. Sessions end by themselves: then held stays true until another one has the lock.
+// lockState is the state of a lock. Sessions expire: then held stays true until another one has the lock.
 type lockState struct {
 	session string
 	fence   uint64
@@ -78,7 +78,7 @@ var lockModel = porcupine.NondeterministicModel{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
 }
 
-// locks holds the histories of locks, which follow each other.
+// locks holds the histories of successive locks.
 type locks struct {
 	names      []string
 	operations map[string][]porcupine.Operation
@@ -89,7 +89,7 @@ type contender struct {
 	l       *load
 	client  int
 	session string
-	renewed time.Time // when the last renewal that was acknowledged was sent
+	renewed time.Time // when the last acknowledged renewal was sent
 	held    *hold
 	left    int // turns for which it still holds the lock
 }
@@ -109,7 +109,7 @@ func (c *contender) ask(kind, method, path, body string) Reply {
 	return r
 }
 
-// turn makes a session, or renews it and takes the lock, holds it for a while, and releases it.
+// turn creates a session, or renews it and takes the lock, holds it for a while, and releases it.
 func (c *contender) turn() {
 	now := time.Now()
 	if c.session == "" || now.Sub(c.renewed) >= sessionTTL {
@@ -161,8 +161,8 @@ func (l *load) lock() string {
 	return all.names[len(all.names)-1]
 }
 
-// keyLock begins the names of locks that are keys of Consul's API. Their acquisitions return no token; noToken
-// stands for it.
+// keyLock begins the names of locks that are keys of Consul's API. Their acquisitions return no token; noToken stands
+// for it.
 const keyLock, noToken = "key-", 0
 
 // change acquires or releases a lock, and records the request and the response.
@@ -172,7 +172,7 @@ func (c *contender) change(do, lock string, alive func() bool) (r Reply, yes boo
 	case key:
 		r = c.ask(do, "PUT", "/v1/kv/"+lock+"?"+do+"="+c.session, c.session)
 		if r.Status == http.StatusInternalServerError && strings.HasPrefix(r.Body, "invalid session") {
-			r.Status = http.StatusNotFound // as our own API says it
+			r.Status = http.StatusNotFound // as our own API reports it
 		}
 		yes = r.Status == http.StatusOK && strings.TrimSpace(r.Body) == "true"
 	case do == "acquire":
@@ -191,7 +191,7 @@ func (c *contender) change(do, lock string, alive func() bool) (r Reply, yes boo
 	return r, yes, fence
 }
 
-// record keeps what was asked of a lock.
+// record records a request to a lock.
 func (c *contender) record(lock string, call lockCall, reply lockReply, asked time.Time) {
 	returned := time.Since(began)
 	if reply.outcome == Refused || reply.outcome == NotFound {
@@ -234,8 +234,8 @@ func (c *contender) release() {
 	})
 }
 
-// destroy ends the session that holds the lock, which stays kept from others for the lock-delay, unless the session has
-// ended before: a renewal of unknown outcome may have taken longer than the TTL.
+// destroy ends the session that holds the lock, which stays kept from others for the lock delay, unless the session
+// has ended before: a renewal of unknown outcome may have taken longer than the TTL.
 func (c *contender) destroy() {
 	if to := time.Now().Add(lockDelay); to.Before(c.held.to) {
 		c.l.until(c.held, to)
@@ -271,7 +271,7 @@ func (l *load) until(h *hold, to time.Time) {
 	h.to = to
 }
 
-// judge expects that some order of the calls to each lock explains the responses.
+// judge checks that some order of the calls to each lock explains the responses.
 func (k *locks) judge(l *load, check checker) {
 	for name, operations := range k.operations {
 		for _, r := range l.d.restores {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// startReads has clients read what may be old, and ask nodes whether they take writes.
+// startReads makes clients read what may be stale, and ask nodes whether they accept writes.
 func (l *load) startReads() {
 	l.task(1500*time.Millisecond, l.readStale)
 	l.task(1100*time.Millisecond, l.writeFresh)
@@ -41,8 +41,8 @@ func (r *reads) staleOf(node string) uint64 {
 
 const freshPath = "/v1/kv/fresh"
 
-// writeFresh writes the next number to a key. After an unknown outcome it waits until that write can no longer
-// take effect, so that values only rise.
+// writeFresh writes the next number to a key. After an unknown outcome it waits until that write can no longer take
+// effect, so that values only rise.
 func (l *load) writeFresh() {
 	l.reads.mu.Lock()
 	l.reads.acked = append(l.reads.acked, time.Time{})
@@ -64,8 +64,8 @@ func (l *load) writeFresh() {
 // maxStale is how old the fresh key's value may be for its readers.
 const maxStale = 2 * time.Second
 
-// readFresh reads a key whose value must not be older than maxStale, unless a restore has since brought an
-// older one back.
+// readFresh reads a key whose value must not be older than maxStale, unless a restore has since brought an older one
+// back.
 func (l *load) readFresh() {
 	node, asked := l.node(), time.Now()
 	r := l.ask("max_stale", node, "GET", fmt.Sprintf("%s?raw&max_stale=%v", freshPath, maxStale), "")
@@ -101,9 +101,8 @@ func (l *load) readFresh() {
 		node, r, maxStale, asked.Sub(began), least, at.Sub(began))
 }
 
-// probe asks a node whether it takes writes, before and after one, and again as long as the node is wrong. A
-// node whose link or whose leader's disk is slow refuses some writes and takes others, so its answers say
-// nothing.
+// probe asks a node whether it accepts writes, before and after one, and again as long as the node is wrong. A node
+// whose link or whose leader's disk is slow refuses some writes and accepts others, so its responses prove nothing.
 func (l *load) probe() {
 	node, first := l.d.drawSteady(l.node), time.Now()
 	for asked := first; l.wrong(node) && !l.d.isWeak(); asked = time.Now() {
@@ -114,12 +113,12 @@ func (l *load) probe() {
 	}
 }
 
-// atOnce is the longest write that is done for which two probes, before and after it, cannot both be wrong. A quick
+// atOnce is how long a successful write may take if two probes, before and after it, cannot both be wrong. A quick
 // refusal proves less: a write is refused together with those that have waited for a leader for longer.
 const atOnce = 100 * time.Millisecond
 
-// wrong reports whether a node foretold the outcome of a write neither before nor after it. A node that has
-// just started takes writes before it is ready, and one that ends takes them for a while.
+// wrong reports whether a node predicted the outcome of a write neither before nor after it. A node that has just
+// started accepts writes before it is ready, and one that stops accepts them for a while.
 func (l *load) wrong(node string) bool {
 	i := l.w.newInstance("PROBE/p", longLease)
 	ready := func() Reply { return l.w.call(node, certainWithin, "GET", "/readyz?writes", "") }

@@ -12,16 +12,16 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's
-// delay, and the way.
+// lastWrites is how long the last writes take, at most, to reach every node without consensus: a batch's delay, and
+// the way.
 const lastWrites = 2 * time.Second
 
-// endsWithin is how much longer than its lease and a grace of the same length one datacenter of mode cp lists
-// a dead instance: 5 s without a leader, 1.2 s for each of two changes of leader, and 2.2 s (docs/adr/0034).
+// endsWithin is how much longer than its lease and a grace of the same length one datacenter of mode cp lists a dead
+// instance: 5 s without a leader, 1.2 s for each of two changes of leader, and 2.2 s (docs/adr/0034).
 const endsWithin = 10 * time.Second
 
-// goneBy returns when an instance that nobody renews is gone from every node. No other code has this bound.
-// Without consensus, and from another datacenter, renewals and removals come later.
+// goneBy returns when an instance that nobody renews is gone from every node. No other code has this bound. Without
+// consensus, and from another datacenter, renewals and removals come later.
 func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
 	from := i.renewed
 	if calm.After(from) {
@@ -38,7 +38,7 @@ func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
 	return from.Add(time.Minute)
 }
 
-// judgeDead expects the last of the dead to be gone as soon as it must be.
+// judgeDead checks that the last of the dead are gone as soon as they must be.
 func (l *load) judgeDead(calm time.Time) {
 	if n := len(l.dead); n > 0 {
 		time.Sleep(time.Until(l.goneBy(l.dead[n-1], calm)))
@@ -57,8 +57,8 @@ func (l *load) judgeGone(node string, list map[string]bool, calm time.Time) {
 	}
 }
 
-// lost is how long before the end of a process a change in mode ap may have been acknowledged without being on
-// the disk, with data.sync: interval, while the disk is slow or hangs.
+// lost is how long before the end of a process a change in mode ap may have been acknowledged without being on the
+// disk, with data.sync: interval, while the disk is slow or hangs.
 const lost = time.Second + 10*time.Second
 
 // mayLose reports whether what a node wrote may be gone, because its process ended soon after. With data.sync: always
@@ -72,7 +72,7 @@ func (l *load) mayLose(w written) bool {
 	})
 }
 
-// judge expects of every node, once it is calm, what the cluster has promised.
+// judge checks every node, once it is calm, for what the cluster has promised.
 func (l *load) judge(calm time.Time, check checker) {
 	time.Sleep(lastWrites)
 	for _, i := range append(slices.Clone(l.kept), l.dead...) {
@@ -116,7 +116,7 @@ func (l *load) judgeList(node string, list map[string]bool, calm time.Time) {
 	}
 }
 
-// list returns the instances that a node lists, as APP/id, or nil if it does not answer.
+// list returns the instances that a node lists, as APP/id, or nil if it does not respond.
 func (l *load) list(node string) map[string]bool {
 	r := l.w.call(node, 10*time.Second, "GET", "/v1/rollcall/apps", "")
 	var all []api.Instance
@@ -150,7 +150,7 @@ func (l *load) sameLists(lists map[string]map[string]bool) {
 	}
 }
 
-// judgeSteady expects that the list of every node stays the same for some seconds.
+// judgeSteady checks that the list of every node stays the same for some seconds.
 func (l *load) judgeSteady() {
 	before := map[string]map[string]bool{}
 	for _, n := range l.w.nodes {
@@ -170,10 +170,10 @@ func (l *load) judgeSteady() {
 // steadyFor is how long the lists are watched.
 const steadyFor = 10 * time.Second
 
-// queued is how many changes may be on their way to a peer while only renewals come.
+// queued is how many changes may be queued for a peer while only renewals arrive.
 const queued = 20
 
-// judgePeers expects the queues to be empty again.
+// judgePeers checks that the queues are empty again.
 func (l *load) judgePeers() {
 	for _, n := range l.w.nodes {
 		var all api.Peers
@@ -187,7 +187,7 @@ func (l *load) judgePeers() {
 	}
 }
 
-// judgeReplicas expects equal digests in each datacenter.
+// judgeReplicas checks that digests are equal in each datacenter.
 func (l *load) judgeReplicas() {
 	for dc := range max(l.w.cluster.Datacenters, 1) {
 		var v api.Verification
@@ -197,7 +197,7 @@ func (l *load) judgeReplicas() {
 	}
 }
 
-// judgeLevel expects that the level rose if an operator had the next one written.
+// judgeLevel checks that the level rose if an operator had the next one written.
 func (l *load) judgeLevel() {
 	if l.counts["raise"][Done] == 0 {
 		return
@@ -208,7 +208,7 @@ func (l *load) judgeLevel() {
 	}
 }
 
-// judgeGoroutines expects about as many goroutines as there were before the first fault.
+// judgeGoroutines checks for about as many goroutines as there were before the first fault.
 func (l *load) judgeGoroutines(before int) {
 	l.w.clients.CloseIdleConnections()
 	time.Sleep(time.Second)
@@ -217,8 +217,8 @@ func (l *load) judgeGoroutines(before int) {
 	}
 }
 
-// heapInUse returns how many bytes of the heap are in use, without the log of all nodes and without Raft's
-// connection buffers, which grow with what there was to send.
+// heapInUse returns how many bytes of the heap are in use, without the log of all nodes and without Raft's connection
+// buffers, which grow with the amount that was sent.
 func (w *World) heapInUse() int {
 	var m runtime.MemStats
 	runtime.GC()
@@ -251,7 +251,7 @@ func (w *World) datacenterOf(ip string) int {
 // grow for each node, by what clients stored and what the log keeps of it.
 const raftBuffer, maxHeapGrowth = 256 << 10, 6 << 20
 
-// judgeMemory expects the heap to be about as large as before the first fault.
+// judgeMemory checks that the heap is about as large as before the first fault.
 func (l *load) judgeMemory(before int) {
 	now := l.w.heapInUse()
 	if bound := len(l.w.nodes) * maxHeapGrowth; now-before > bound {

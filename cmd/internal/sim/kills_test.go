@@ -20,9 +20,10 @@ import (
 
 // Bounds of leaderships, with the defaults.
 const (
-	steppedDownWithin = time.Second             // twice raft.lease-timeout
-	electedWithin     = 5 * time.Second         // raft.heartbeat-timeout three times, raft.election-timeout twice
-	transferredWithin = 50 * time.Millisecond   // a few ways between nodes, and the time between two calls of the clients
+	steppedDownWithin = time.Second     // twice raft.lease-timeout
+	electedWithin     = 5 * time.Second // raft.heartbeat-timeout three times, raft.election-timeout twice
+	// a few trips between nodes, and the time between two calls of the clients
+	transferredWithin = 50 * time.Millisecond
 	caughtUpWithin    = 1500 * time.Millisecond // docs/behaviours.md, "a node that comes back"
 )
 
@@ -117,7 +118,7 @@ func TestFollowerThatWasKilledServesLinearizableFetchesAgain(t *testing.T) {
 // Bounds of docs/run/node-died.md, "Disks and memory".
 const (
 	slowest     = 4 * time.Second         // that one write may take
-	hangsAfter  = 4500 * time.Millisecond // by looks, each a quarter of a second after the other
+	hangsAfter  = 4500 * time.Millisecond // in checks, a quarter of a second apart
 	writtenSoon = 8 * time.Second         // after the leader's disk began to hang
 )
 
@@ -152,7 +153,7 @@ func TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites(t *testing.T) {
 	})
 }
 
-// TestDiskThatIsSlowDoesNotHang has each write of the leader, or of a follower, take as long as one may.
+// Each write of the leader, or of a follower, takes as long as one may.
 func TestDiskThatIsSlowDoesNotHang(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		t.Run(map[bool]string{true: "the leader's", false: "a follower's"}[leads], func(t *testing.T) {
@@ -169,7 +170,8 @@ func TestDiskThatIsSlowDoesNotHang(t *testing.T) {
 						"a write: %v after %v, want it to wait for no follower's disk", r, r.Took)
 				}
 				w.SlowDisk(slow, 0)
-				w.Wait(2 * slowest) // a hand-over at the end that a write keeps waiting leaves a goroutine of Raft behind
+				// a hand-over at the end that a write keeps waiting leaves a goroutine of Raft behind
+				w.Wait(2 * slowest)
 				w.ReadyBy(slow, sim.ReadyWithin)
 				expect.Equal(w, w.Leader(), leader, "the leader")
 			})
@@ -177,8 +179,8 @@ func TestDiskThatIsSlowDoesNotHang(t *testing.T) {
 	}
 }
 
-// Raft asks for what is left to send again and again, until the entries that are on their way have arrived. If nothing kept it
-// waiting, virtual time would stand still.
+// Raft keeps asking for what is left to send until the entries in flight have arrived. If nothing made it wait,
+// virtual time would stand still.
 func TestLeadershipIsHandedOverWhileEntriesAreOnTheirWay(t *testing.T) {
 	const latency = 20 * time.Millisecond
 	sim.Run(t, sim.Cluster{Nodes: 3, Latency: latency}, func(w *sim.World) {

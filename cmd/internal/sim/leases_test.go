@@ -22,12 +22,12 @@ import (
 // look is how late a scenario notices what it waits for: it looks every 10 to 50 ms, at one node after the other.
 const look = 100 * time.Millisecond
 
-// leaseGrace is how long a lease does not end after a leader was established (docs/understand/leases.md): its renewal
-// interval, which is a third of it here, and 5 s, or its duration if that is less.
+// leaseGrace returns how long a lease does not end after a leader was established (docs/understand/leases.md): its
+// renewal interval, which is a third of it here, and 5 s, or its duration if that is less.
 func leaseGrace(lease time.Duration) time.Duration { return min(lease, lease/3+5*time.Second) }
 
-// goneOn returns how long after a moment no node lists an instance any more, and expects that it is its grace, or the
-// next look of the leader after it.
+// goneOn returns how long after a moment no node lists an instance any more, and checks that this is its grace, or
+// the leader's next look after it.
 func goneOn(w *sim.World, i *sim.Instance, since time.Time, grace time.Duration) {
 	w.Helper()
 	const slack = expiry.ClockInterval + look
@@ -62,7 +62,7 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 		w.Kill(old)
 		w.Leader()
 		goneOn(w, dead, time.Now(), leaseGrace(mortal))
-		w.Wait(lease) // the newest renewal that the old leader knows is longer ago than a lease
+		w.Wait(lease) // the newest renewal that the old leader knows is more than a lease ago
 		w.Start(old)
 		w.ReadyBy(old, sim.ReadyWithin)
 		herd.Use(w.Names()...)
@@ -89,7 +89,7 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 	})
 }
 
-// explainedAlike expects the same explanation of an instance from every node, and returns it.
+// explainedAlike checks that every node explains an instance in the same way, and returns the explanation.
 func explainedAlike(w *sim.World, app, id string) (first api.Explanation) {
 	w.Helper()
 	for i, n := range w.Names() {
@@ -104,7 +104,7 @@ func explainedAlike(w *sim.World, app, id string) (first api.Explanation) {
 	return first
 }
 
-// happened are the words of a history.
+// happened returns the words of a history.
 func happened(e api.Explanation) (what []string) {
 	for _, event := range e.History {
 		what = append(what, event.What)
@@ -170,8 +170,8 @@ func listedEverywhere(w *sim.World, ids []string) {
 	}
 }
 
-// TestNodeThatWasAwayBringsNoDeadInstanceBack has one instance die while one of two nodes without consensus is away.
-// In that node's state its lease is as young as when the node went.
+// One instance dies while one of two nodes without consensus is away. In that node's state its lease is as young as
+// when the node left.
 func TestNodeThatWasAwayBringsNoDeadInstanceBack(t *testing.T) {
 	const lease = 12 * time.Second
 	ways := map[string]func(w *sim.World, node string){
@@ -215,10 +215,12 @@ func TestNodeThatWasAwayBringsNoDeadInstanceBack(t *testing.T) {
 	}
 }
 
-// soon is what the ways between three nodes take of a write: to the node, to the leader, to a majority, and back.
+// soon is how long the trips of a write between three nodes take: to the node, to the leader, to a majority, and
+// back.
 const soon = 20 * time.Millisecond
 
-// renewAlone renews an instance over a connection of its own, so that the renewal may wait for others (docs/adr/0028).
+// renewAlone renews an instance over a connection of its own, so that the renewal may wait for others
+// (docs/adr/0028).
 func renewAlone(w *sim.World, node, id string) (status int, took time.Duration) {
 	w.Helper()
 	conn := w.Dial("127.0.9.2", node)
@@ -298,13 +300,13 @@ func TestRenewalWaitsForOthersUntilAnyOtherWriteTakesItAlong(t *testing.T) {
 	})
 }
 
-// The wall clocks of these clusters are an hour apart, and half an hour is by how far one of them is set.
+// The wall clocks of these clusters are an hour apart, and one of them is set by half an hour.
 const (
 	skewed  = time.Hour
 	clocked = 30 * time.Minute
 )
 
-// eachClock calls do again and again; set sets the wall clock of one of the nodes, or none at first. Then it is set right.
+// eachClock repeats do. set sets the wall clock of one of the nodes, or of none the first time. Then it is set right.
 func eachClock(w *sim.World, nodes []string, do func(name string, set func())) {
 	do("none", func() {})
 	for _, n := range nodes {
@@ -315,7 +317,7 @@ func eachClock(w *sim.World, nodes []string, do func(name string, set func())) {
 	}
 }
 
-// leads is the node that stamps what happens at n2: the leader, or n2 itself.
+// leads returns the node that stamps what happens at n2: the leader, or n2 itself.
 func leads(w *sim.World) string {
 	if w.Mode() == config.AP {
 		return "n2"
@@ -357,7 +359,8 @@ func TestClockThatIsSetBackKeepsNoDeadLeaseOfAQuietCluster(t *testing.T) {
 			late += told
 		}
 		eachClock(w, []string{leads(w)}, func(name string, set func()) {
-			w.Wait(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 50*time.Second))) // once a minute one is written
+			// once a minute one is written
+			w.Wait(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + 50*time.Second)))
 			dead := w.Register("MORTAL/"+name, lease)
 			set()
 			w.GoneBy(dead, lease+late)
@@ -450,8 +453,8 @@ func TestClocksOfDatacentersKeepNoListApart(t *testing.T) {
 	})
 }
 
-// TestClockThatIsShownIsThatOfTheNodeThatWrote holds every length of time in what nodes show to the time that has passed: one that
-// was made of two nodes' clocks would be wrong by half an hour.
+// It compares every duration that nodes show with the time that has passed: one computed from two nodes' clocks would
+// be wrong by half an hour.
 func TestClockThatIsShownIsThatOfTheNodeThatWrote(t *testing.T) {
 	inBothModes(t, sim.Cluster{Nodes: 3, Datacenters: 2, Skew: skewed}, func(w *sim.World) {
 		began := time.Now().Add(-sim.ReadyWithin)
@@ -488,7 +491,7 @@ func TestClockThatIsShownIsThatOfTheNodeThatWrote(t *testing.T) {
 	})
 }
 
-// lengths finds the lengths of time in a document, except times that are left.
+// lengths finds the durations in a document, except remaining times.
 func lengths(shown any, found func(name string, length time.Duration)) {
 	switch shown := shown.(type) {
 	case []any:
@@ -510,7 +513,7 @@ func lengths(shown any, found func(name string, length time.Duration)) {
 	}
 }
 
-// A node whose clock is behind the leader's would take what it has for new.
+// A node whose clock is behind the leader's would mistake its state for new.
 func TestClockBehindTheLeadersMakesNoOldStateNew(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3, Skew: skewed}, func(w *sim.World) {
 		for w.Leader() != "n3" {

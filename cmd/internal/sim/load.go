@@ -36,7 +36,7 @@ type load struct {
 	counts  map[string]map[Outcome]int // of calls, by kind
 	dead    []*Instance                // not renewed; the time of their registration does not change
 	written map[string]written         // registrations by id; each is tried once
-	holds   []*hold                    // of the lock, by when they began
+	holds   []*hold                    // of the lock, in the order they began
 	reads   reads
 }
 
@@ -75,7 +75,7 @@ func (l *load) start() {
 		l.die(l.w.newInstance(fmt.Sprintf("DEAD/i%d", number), shortLease))
 	})
 	last, every := 0, 700*time.Millisecond
-	if !cp { // where no other clients work, and what is lost is what came shortly before a kill
+	if !cp { // no other clients work there, and losses are limited to what came shortly before a kill
 		every = 150 * time.Millisecond
 	}
 	l.task(every, func() {
@@ -131,16 +131,22 @@ func (l *load) count(kind string, o Outcome) {
 
 // Bounds of responses, by docs/understand/consistency.md and docs/reference/protocol/coordination.md.
 const (
-	quickAttempt, maxAttempt = 300 * time.Millisecond, 2 * time.Second // of a call between nodes (package port)
+	quickAttempt, maxAttempt = 300 * time.Millisecond, 2 * time.Second // for a call between nodes (package port)
 
-	refusedWithin = store.NoLeaderWait + quickAttempt // that nothing was done: a last try may begin when the time is up
-	certainWithin = refusedWithin + store.ResultWait  // that nobody knows: it was sent in the last try
-	leaderWithin  = 7 * time.Second                   // Consul's API waits so long for a leader, and then makes its last try
-	stepsDown     = 2 * time.Second                   // within which a leader that has lost its majority says what it has not proposed
-	noticed       = 3 * time.Second                   // within which a node notices that it has lost its leader (docs/run/node-died.md)
-	unknownTakes  = time.Second                       // after the response a write of unknown outcome takes effect no more
-	sweep         = expiry.ClockInterval              // how often a node looks for calls that have waited too long
-	callPatience  = 2 * (leaderWithin + certainWithin)
+	// a client knows that nothing was done: a last try may begin when the time is up
+	refusedWithin = store.NoLeaderWait + quickAttempt
+	// a client knows that nobody knows: the call was sent in the last try
+	certainWithin = refusedWithin + store.ResultWait
+	// Consul's API waits this long for a leader, and then makes its last try
+	leaderWithin = 7 * time.Second
+	// a leader that has lost its majority reports within it what it has not proposed
+	stepsDown = 2 * time.Second
+	// a node notices within it that it has lost its leader (docs/run/node-died.md)
+	noticed = 3 * time.Second
+	// a write of unknown outcome takes no effect later than this after the response
+	unknownTakes = time.Second
+	sweep        = expiry.ClockInterval // how often a node looks for calls that have waited too long
+	callPatience = 2 * (leaderWithin + certainWithin)
 )
 
 // ask makes a call whose response must come within its bounds.
@@ -178,7 +184,7 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	return r
 }
 
-// refusal returns within what time a node must refuse a call. It may have sent the call to a leader that could
+// refusal returns the time within which a node must refuse a call. It may have sent the call to a leader that could
 // no longer propose it.
 func (l *load) refusal() time.Duration {
 	if l.d.isWeak() {
@@ -187,7 +193,7 @@ func (l *load) refusal() time.Duration {
 	return refusedWithin + stepsDown
 }
 
-// write makes a call that writes. If there is no response, it waits for as long as the node may take.
+// write makes a call that writes. Without a response it waits for as long as the node may take.
 func (l *load) write(node, method, path, body string) Reply {
 	r := l.ask("write", node, method, path, body)
 	if r.Status == 0 {
@@ -201,7 +207,8 @@ type reads struct {
 	mu     sync.Mutex
 	newest map[string]uint64 // index of linearizable reads, by path
 	stale  map[string]uint64 // index of stale reads, by node
-	acked  []time.Time       // when the writes of the fresh key were acknowledged: 1, 2 and so on; zero: they were not
+	// when the writes of the fresh key were acknowledged: 1, 2 and so on; zero if they were not
+	acked []time.Time
 }
 
 func (r *reads) newestOf(path string) uint64 {
@@ -253,7 +260,7 @@ func (l *load) die(i *Instance) {
 	l.dead = append(l.dead, i)
 }
 
-// look reads one of the instances that must be there: the kept ones, and those that have just been registered.
+// look reads one of the instances that must exist: the kept ones, and those that have just been registered.
 func (l *load) look() {
 	all := l.kept
 	l.mu.Lock()
@@ -276,7 +283,7 @@ func (l *load) look() {
 // drawn is what the acts of a schedule need beside its world, and what they leave for the judges.
 type drawn struct {
 	always    bool      // data.sync is always
-	learners  int       // nodes of each datacenter that have no vote: the last ones
+	learners  int       // nodes of each datacenter without a vote: the last ones
 	began     time.Time // when the first client began
 	w         *World
 	load      *load
@@ -284,25 +291,25 @@ type drawn struct {
 	histories *histories // nil in mode ap
 	locks     *locks
 	reloads   atomic.Int64   // how often settings were changed
-	beside    sync.WaitGroup // acts that are under way
+	beside    sync.WaitGroup // acts in progress
 
 	mu       sync.Mutex
-	snapshot string                 // saved last
+	snapshot string                 // the last one saved
 	saved    time.Time              // when it had been saved
-	restores []restoring            // in the order of their beginnings
-	away     map[string]time.Time   // nodes that were last told to do something after which they may not answer
+	restores []restoring            // in the order they began
+	away     map[string]time.Time   // when nodes were last told to do something after which they may not respond
 	present  map[string]bool        // nodes of away that were started again since
 	ended    map[string][]time.Time // when processes of a node were ended, or its disk was broken
 	slow     bool                   // a link was slow once, and the nodes may have measured that
 	apart    bool                   // a link is cut
-	healed   time.Time              // when the last one was whole again
+	healed   time.Time              // when the last cut link was healed
 	weak     bool                   // a link or a disk is slow, or a link cut in one direction
 	limbo    map[string]bool        // nodes that may or may not be members: they start again when they have left
 }
 
 // restoring is one restore.
 type restoring struct {
-	saved, from, to time.Time // when its snapshot had been saved, when it began, and when it was over; zero: not yet
+	saved, from, to time.Time // when its snapshot had been saved, when it began, and when it was over; zero if not yet
 	outcome         Outcome
 }
 
@@ -324,7 +331,7 @@ func (d *drawn) configure(s Schedule) func(*config.Config) {
 	}
 }
 
-// mark notes that a node may not answer from now on, or not until an act has started it again.
+// mark records that a node may not respond from now on, or not until an act has started it again.
 func (d *drawn) mark(e Step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -337,9 +344,9 @@ func (d *drawn) mark(e Step) {
 		d.slow, d.weak = true, true
 	case "cut", "isolate":
 		d.apart = true
-	case "cutoneway": // a follower that hears its leader, and does not reach it, does not say so
+	case "cutoneway": // a follower that hears its leader, but does not reach it, does not report that
 		d.weak, d.apart = true, true
-	case "slowdisk": // a leader with a slow disk takes some of the writes
+	case "slowdisk": // a leader with a slow disk accepts some of the writes
 		d.weak = true
 	case "heal":
 		d.weak, d.apart, d.healed = false, false, time.Now()
@@ -348,7 +355,7 @@ func (d *drawn) mark(e Step) {
 	}
 }
 
-// latency returns the latency for which the nodes may take their links.
+// latency returns the latency that the nodes may assume for their links.
 func (d *drawn) latency() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -381,7 +388,7 @@ const electionsEnd = 10 * time.Second
 // slowest is the longest latency that is drawn; beyond it nothing is promised (docs/run/three-machines.md).
 const slowest = 400 * time.Millisecond
 
-// stayed reports whether a node has been expected to answer ever since a time.
+// stayed reports whether a node has been expected to respond ever since a time.
 func (d *drawn) stayed(node string, since time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -389,8 +396,8 @@ func (d *drawn) stayed(node string, since time.Time) bool {
 	return !ever || d.present[node] && last.Before(since)
 }
 
-// drawSteady draws a node with draw, and prefers one that has been expected to answer for long: only such a
-// node can be judged.
+// drawSteady draws a node with draw, and prefers one that has been expected to respond for long: only such a node can
+// be judged.
 func (d *drawn) drawSteady(draw func() string) string {
 	for range 2 * d.w.cluster.Nodes {
 		if node := draw(); d.stayed(node, time.Now().Add(-ReadyWithin)) {
@@ -400,7 +407,7 @@ func (d *drawn) drawSteady(draw func() string) string {
 	return draw()
 }
 
-// remove kills a node and takes it out of its cluster. Its next process begins with an empty disk, and joins.
+// remove kills a node and removes it from its cluster. Its next process begins with an empty disk, and joins.
 func (d *drawn) remove(n *Node) {
 	if d.w.Mode() == config.AP {
 		return
@@ -414,8 +421,8 @@ func (d *drawn) remove(n *Node) {
 	d.forgetMember(n)
 }
 
-// forgetMember asks the other nodes to remove one that does not run. Once nobody knows whether that was done, a later
-// refusal does not tell either.
+// forgetMember asks the other nodes to remove a stopped one. Once the outcome of that is unknown, a later refusal
+// does not tell either.
 func (d *drawn) forgetMember(n *Node) {
 	for _, other := range d.w.Datacenter(n.dc) {
 		if other == n.Name || !d.w.Node(other).alive() {
@@ -469,7 +476,7 @@ func (d *drawn) save() {
 	d.snapshot, d.saved = r.Body, time.Now()
 }
 
-// restore restores the snapshot that was saved last, while other things happen.
+// restore restores the last saved snapshot, while other things happen.
 func (d *drawn) restore() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -505,7 +512,7 @@ func (d *drawn) raise() {
 	d.load.count("raise", d.load.ask("raise", d.load.node(), "POST", "/v1/rollcall/upgrade/finalize", "").Outcome())
 }
 
-// reload changes settings, and has one node read them again.
+// reload changes settings, and makes one node read them again.
 func (d *drawn) reload(n *Node) {
 	d.reloads.Add(1)
 	if !n.alive() {
@@ -514,11 +521,11 @@ func (d *drawn) reload(n *Node) {
 	select {
 	case n.process.hangups <- syscall.SIGHUP:
 	case <-n.process.done:
-	case <-time.After(time.Second): // it starts, or ends
+	case <-time.After(time.Second): // it starts, or stops
 	}
 }
 
-// foundedAtOldest founds a cluster at the oldest level of the formats: it changes the first entry of a
+// foundedAtOldest makes a cluster be founded at the oldest level of the formats: it changes the first entry of a
 // leadership, on every node. Such an entry has a version, its kind, two texts and the level.
 func foundedAtOldest(entry []byte) []byte {
 	if len(entry) < 2 || entry[1] != fsm.AppendEstablish(nil, codec.Oldest, fsm.Establish{})[1] {

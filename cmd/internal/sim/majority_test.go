@@ -27,7 +27,7 @@ import (
 const (
 	noticeAfter   = 3 * time.Second // a node knows that its majority is gone
 	refusedWithin = time.Second     // without a leader
-	unknownWithin = 4 * time.Second // a write that was on its way
+	unknownWithin = 4 * time.Second // a write that was in flight
 )
 
 func TestMinorityRefusesWritesAndLinearizableReads(t *testing.T) {
@@ -80,8 +80,7 @@ func each(do func(w *sim.World, node string)) func(w *sim.World, left string) {
 	}
 }
 
-// isNotAcknowledged expects of a write that was on its way when the majority was lost that it was refused, or that
-// nobody knows.
+// isNotAcknowledged checks that a write in flight when the majority was lost was refused, or has an unknown outcome.
 func isNotAcknowledged(w *sim.World, r sim.Reply) {
 	w.Helper()
 	switch r.Status {
@@ -96,13 +95,13 @@ func isNotAcknowledged(w *sim.World, r sim.Reply) {
 	}
 }
 
-// knowsNoLeader expects that a node has noticed that its majority is gone.
+// knowsNoLeader checks that a node has noticed that its majority is gone.
 func knowsNoLeader(w *sim.World, node string) {
 	w.Helper()
 	expect.Equal(w, sim.Document[api.Status](w, node, "/v1/rollcall/status").Leader, "", "%s knows the leader", node)
 }
 
-// refusedCalls are what a node without a majority refuses: every route that writes, and reads that must be
+// refusedCalls has what a node without a majority refuses: every route that writes, and reads that must be
 // linearizable.
 var refusedCalls = []struct{ method, path, body string }{
 	{"POST", "/eureka/apps/REFUSED", sim.Registration("REFUSED", "refused", time.Hour, nil)},
@@ -120,7 +119,7 @@ var refusedCalls = []struct{ method, path, body string }{
 	{"GET", "/eureka/apps?consistency=linearizable", ""},
 }
 
-// refusesWithoutMajority expects 503 to each of refusedCalls, sent at once: when it has waited for a leader, and
+// refusesWithoutMajority checks that each of refusedCalls gets 503, all sent at once: after waiting for a leader, and
 // within a second.
 func refusesWithoutMajority(w *sim.World, node string) {
 	w.Helper()
@@ -140,8 +139,8 @@ func refusesWithoutMajority(w *sim.World, node string) {
 	}
 }
 
-// servesStale expects a response that shows what was there before the loss, and says how old it can be: at least as
-// old as the loss, and no older than that and the last proofs before it.
+// servesStale checks for a response that shows what was there before the loss, and says how old it can be: at least
+// as old as the loss, and no older than that and the last proofs before it.
 func servesStale(w *sim.World, node, path string, lost time.Time) {
 	w.Helper()
 	const proofs = time.Second // the leader proves twice a second that it leads, and the others ask it as often
@@ -167,7 +166,7 @@ func ageOf(w *sim.World, r sim.Reply) time.Duration {
 	return time.Duration(need.Got(strconv.ParseFloat(r.Header.Get("X-Rollcall-Age"), 64))(w) * float64(time.Second))
 }
 
-// nothingRefusedTookEffect expects of every node of a cluster that is whole again that none of refusedCalls was done.
+// nothingRefusedTookEffect checks on every node of a healed cluster that none of refusedCalls was done.
 func nothingRefusedTookEffect(w *sim.World) {
 	w.Helper()
 	for _, n := range w.Names() {
@@ -227,8 +226,7 @@ func TestLeaderThatIsCutOffIsReplacedRefusesAndCatchesUp(t *testing.T) {
 	})
 }
 
-// TestPartitionOfALeaderInOneDirectionEndsInOneRegistry cuts what the leader receives (deaf), or what it sends, and
-// nothing else.
+// It cuts what the leader receives (deaf), or what it sends, and nothing else.
 func TestPartitionOfALeaderInOneDirectionEndsInOneRegistry(t *testing.T) {
 	for _, deaf := range []bool{true, false} {
 		t.Run(fmt.Sprintf("leader deaf %v", deaf), func(t *testing.T) {
@@ -264,7 +262,7 @@ func TestPartitionOfALeaderInOneDirectionEndsInOneRegistry(t *testing.T) {
 // keepsUp is how long a newcomer keeps up before it votes (docs/run/change-nodes.md).
 const keepsUp = 10 * time.Second
 
-// roleOf returns the role of a node in the status that another one shows; empty: it shows none.
+// roleOf returns the role of a node in the status that another one shows, or "" if that shows none.
 func roleOf(w *sim.World, at, node string) string {
 	w.Helper()
 	for _, n := range documentOf[api.Status](w, w.Call(at, "GET", "/v1/rollcall/status", "")).Nodes {
@@ -308,7 +306,7 @@ func TestMemberThatLostItsDataVotesAgainTenSecondsAfterItsRemoval(t *testing.T) 
 	})
 }
 
-// recovery has a cluster go on with the data directory of one node.
+// recovery makes a cluster go on with the data directory of one node.
 func recovery(w *sim.World, node string) (consensus.Recovered, error) {
 	members := map[string]string{}
 	for i, n := range w.Names() {
@@ -317,7 +315,7 @@ func recovery(w *sim.World, node string) (consensus.Recovered, error) {
 	return consensus.Recovery{DataDir: w.Dir(node), Members: members, Log: slog.New(slog.DiscardHandler), World: w.At(node)}.Recover(w.Context())
 }
 
-// incarnation is by how much an index grows at least where a recovery or a restore begins.
+// incarnation is by how much an index grows at least when a recovery or a restore begins one.
 const incarnation = 1 << 32
 
 // Two of three disks are lost for good, under load. The cluster goes on with what the third has, and the two others
@@ -343,7 +341,7 @@ func goOnFromOne(w *sim.World, log store.RaftLog) {
 	}
 	_, err := recovery(w, left)
 	expect.ErrorSays(w, err, "another process has it open", "recovery of a directory in use")
-	need.OK(w, w.Stop(left)) // what it has is a while old then
+	need.OK(w, w.Stop(left)) // by then its state is a while old
 	for i := range late {
 		w.Put(leader, fmt.Sprintf("load/%06d", early+i), "", "x")
 	}
@@ -373,7 +371,7 @@ func goOnFromOne(w *sim.World, log store.RaftLog) {
 	}
 	expect.Equal(w, w.Call(lost[0], "GET", "/eureka/apps/"+instance.App+"/"+instance.ID, "").Status, http.StatusOK, "the instance:")
 	heir := w.Session(left, time.Hour, 0)
-	after := w.Lock(left, "job", heir, time.Minute) // the session has ended, and its lock delay holds
+	after := w.Lock(left, "job", heir, time.Minute) // the session has ended, and its lock delay is in force
 	expect.That(w, after > before && after > incarnation, "token %d after %d", after, before)
 }
 
@@ -382,7 +380,7 @@ func sorted(names []string) []string {
 	return names
 }
 
-// tearSegment leaves in the newest segment of a log what a full disk leaves of a write that was to cross a page.
+// tearSegment leaves in the newest segment of a log what a full disk leaves of a write that crosses a page.
 func tearSegment(w *sim.World, dir string) {
 	w.Helper()
 	segments := need.Got(filepath.Glob(filepath.Join(dir, "raft", "wal", "*.wal")))(w)
@@ -394,9 +392,9 @@ func tearSegment(w *sim.World, dir string) {
 	need.Got(f.WriteAt([]byte{1, 0, 0, 0, 0, 0, 0x10, 0x01}, int64(end)))(w)
 }
 
-// Somebody starts the two lost nodes with their old directories after all, while the recovered one is down. Together
-// they are a majority of the cluster as it was, and their log is longer. The recovered node must not follow them: its
-// state is another one than theirs.
+// Somebody does start the two lost nodes with their old directories, while the recovered one is down. Together they
+// are a majority of the old cluster, and their log is longer. The recovered node must not follow them: its state
+// differs from theirs.
 func TestNodesOfTheClusterAsItWasEndAtTheRecoveredOne(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		left := w.Others(w.Leader())[0]

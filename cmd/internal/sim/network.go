@@ -17,12 +17,12 @@ import (
 // Link is what happens to bytes on their way from one host to another, in this direction.
 type Link struct {
 	Latency time.Duration
-	Jitter  time.Duration // bytes take up to so much longer
+	Jitter  time.Duration // bytes take up to this much longer
 	Lossy   bool          // one packet of five is lost, and sent again after a pause that doubles
-	Cut     bool          // bytes wait until the link is whole again; nothing is reset
+	Cut     bool          // bytes wait until the link is healed; nothing is reset
 }
 
-// takes returns how long bytes are on their way.
+// takes returns how long bytes are in transit.
 func (l Link) takes() time.Duration {
 	took := l.Latency
 	if l.Jitter > 0 {
@@ -34,18 +34,18 @@ func (l Link) takes() time.Duration {
 	return took
 }
 
-// network joins hosts. A connection keeps the order of its bytes, and holds back a writer whose reader is window bytes behind. No
-// call waits while it holds mu, or virtual time would stand still.
+// network joins hosts. A connection keeps the order of its bytes, and holds back a writer whose reader is window
+// bytes behind. No call waits while it holds mu, or virtual time would stand still.
 type network struct {
-	usual Link // of links that links lacks
+	usual Link // for links that are not in links
 
 	mu        sync.Mutex
 	listeners map[string]*listener // by address
-	links     map[[2]string]Link   // by the addresses of the hosts that they go from and to
+	links     map[[2]string]Link   // by the addresses of the two hosts
 	streams   map[*stream]struct{}
 	down      map[string]bool // hosts without power: nobody there says that a port is closed
 	over      bool            // the run has ended: nobody opens a connection any more
-	ports     int             // given to connections so far
+	ports     int             // handed out to connections so far
 }
 
 func newNetwork(usual Link) *network {
@@ -74,7 +74,7 @@ func (n *network) set(from, to string, change func(*Link)) {
 	n.wake()
 }
 
-// heal makes all links the usual ones again.
+// heal restores all links to the usual one.
 func (n *network) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,8 +82,8 @@ func (n *network) heal() {
 	n.wake()
 }
 
-// close has the connections that are being opened fail, and waits for that: net/http goes on opening them without those
-// that asked for them.
+// close makes connections that are being opened fail, and waits for that: net/http goes on opening them after those
+// that asked for them have left.
 func (n *network) close() {
 	n.mu.Lock()
 	n.over = true
@@ -91,7 +91,8 @@ func (n *network) close() {
 	time.Sleep(time.Second)
 }
 
-// kill cuts a process off for good. The kernel of its machine resets its connections, unless the machine has lost its power.
+// kill cuts a process off for good. The kernel of its machine resets its connections, unless the machine has lost its
+// power.
 func (n *network) kill(h host, power bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,7 +109,7 @@ func (n *network) kill(h host, power bool) {
 	n.wake()
 }
 
-// leave ends connections of a process that has ended by itself: its machine resets them.
+// leave ends the connections of a process that has exited on its own: its machine resets them.
 func (n *network) leave(h host) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,7 +146,7 @@ func (n *network) resetDead() {
 	}
 }
 
-// wake has all streams look again. The caller holds mu.
+// wake makes all streams look again. The caller holds mu.
 func (n *network) wake() {
 	for s := range n.streams {
 		s.changed.Broadcast()
@@ -187,7 +188,8 @@ func (h host) Listen(kind, address string) (net.Listener, error) {
 // backlog is how many connections wait to be accepted.
 const backlog = 4096
 
-// DialContext implements world.Network. It takes a round trip, and waits where a link is cut or the other host has no power.
+// DialContext implements world.Network. It takes a round trip, and waits if a link is cut or the other host has no
+// power.
 func (h host) DialContext(ctx context.Context, kind, address string) (net.Conn, error) {
 	ip, _, err := net.SplitHostPort(address)
 	if kind == "unix" {
@@ -250,7 +252,7 @@ func (h host) pass(ctx context.Context, from, to string) error {
 			return nil
 		}
 		wait := min(time.Until(at), resend)
-		if wait <= 0 { // a link that is whole again is noticed a moment later, by a packet that is sent again
+		if wait <= 0 { // a healed link is noticed a moment later, by a packet that is sent again
 			wait = resend
 		}
 		timer := time.AfterFunc(wait, wake)
@@ -259,7 +261,7 @@ func (h host) pass(ctx context.Context, from, to string) error {
 	}
 }
 
-// resend is when a packet is sent again that opens a connection.
+// resend is the pause before a packet that opens a connection is sent again.
 const resend = 100 * time.Millisecond
 
 type addr struct{ network, address string }
@@ -267,7 +269,7 @@ type addr struct{ network, address string }
 func (a addr) Network() string { return a.network }
 func (a addr) String() string  { return a.address }
 
-// tcpAddr is an address as package net has those of TCP: a node counts connections by it.
+// tcpAddr returns an address in package net's form for TCP: a node counts connections by it.
 func tcpAddr(a addr) net.Addr {
 	host, port, err := net.SplitHostPort(a.address)
 	number, notNumber := strconv.Atoi(port)
@@ -342,7 +344,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn: the other end reads what was written before, and then the end.
+// Close implements net.Conn. The other end reads what was written before, and then the end.
 func (c *conn) Close() error {
 	c.out.closeWrite()
 	c.in.closeRead()
@@ -365,14 +367,14 @@ type stream struct {
 	changed         *sync.Cond
 	segments        []segment
 	size            int
-	last            time.Time // at which the newest segment arrives
+	last            time.Time // when the newest segment arrives
 	ended           bool      // the writer has closed it
 	deaf            bool      // the reader has closed it
-	err             error     // of both ends
+	err             error     // for both ends
 	readBy, writeBy time.Time
 }
 
-// waits says that nothing arrives at present. The caller holds mu.
+// waits reports whether nothing arrives at present. The caller holds mu.
 func (s *stream) waits() bool {
 	return s.link(s.from.ip, s.to.ip).Cut || *s.from.dead || *s.to.dead
 }

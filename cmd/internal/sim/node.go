@@ -30,10 +30,10 @@ type Node struct {
 	ahead   atomic.Int64 // how far the wall clock of its machine is ahead of the scenario's
 	lives   int          // how often it was killed: each life has a data directory
 	process *process
-	past    []*process // were told to end, or killed
+	past    []*process // were told to stop, or killed
 	all     []*process
 	disk    disk
-	broken  atomic.Bool // its disk was, and it may end by itself
+	broken  atomic.Bool // its disk was broken, and it may exit on its own
 }
 
 // process is one run of a node.
@@ -41,13 +41,13 @@ type process struct {
 	host    host
 	tell    context.CancelFunc
 	hangups chan os.Signal
-	ending  atomic.Bool   // it was told to end, or killed
+	ending  atomic.Bool   // it was told to stop, or killed
 	done    chan struct{} // closed when it has ended
 	err     error         // of its end
 	excused bool          // it may have ended: it was told to, its disk was broken, or the scenario has seen it
 }
 
-// end tells a process to end.
+// end tells a process to stop.
 func (p *process) end() {
 	p.ending.Store(true)
 	p.tell()
@@ -67,7 +67,7 @@ func nodeName(dc, place int) string {
 // address returns a node's address. It is a loopback address, so no setting asks for TLS.
 func address(dc, place int) string { return fmt.Sprintf("127.0.%d.%d", dc, place) }
 
-// running says whether the node has a process, which may have ended by itself; alive, that it has not.
+// running reports whether the node has a process, which may have exited on its own; alive reports that it has not.
 func (n *Node) running() bool { return n.process != nil }
 
 func (n *Node) alive() bool {
@@ -90,17 +90,18 @@ func (n *Node) world(network world.Network) *world.World {
 	return &world.World{Network: network, Ahead: func() time.Duration { return time.Duration(n.ahead.Load()) }}
 }
 
-// spreadClocks sets the wall clocks of all nodes, the first one's half a skew behind the scenario's, the last one's half a skew ahead.
+// spreadClocks sets the wall clocks of all nodes, the first one's half a skew behind the scenario's, the last one's
+// half a skew ahead.
 func (w *World) spreadClocks(skew time.Duration) {
 	for i, n := range w.nodes {
 		n.ahead.Store(int64(skew)*int64(i)/int64(max(len(w.nodes)-1, 1)) - int64(skew/2))
 	}
 }
 
-// StepClock sets a node's wall clock forward, or back by less than 0.
+// StepClock sets a node's wall clock forward, or back if by is negative.
 func (w *World) StepClock(name string, by time.Duration) { w.Node(name).ahead.Add(int64(by)) }
 
-// settings returns those of the node.
+// settings returns the settings of the node.
 func (n *Node) settings() *config.Config {
 	c, all := config.Default(), n.w.cluster
 	c.NodeName, c.Datacenter, c.Store.DataDir = n.Name, fmt.Sprintf("dc%d", n.dc), n.w.dir(n)
@@ -169,13 +170,13 @@ func (n *Node) start() {
 	}()
 }
 
-// leave tells the node's process to end, and does not wait for that.
+// leave tells the node's process to stop, and does not wait for that.
 func (n *Node) leave() {
 	n.process.end()
 	n.past, n.process = append(n.past, n.process), nil
 }
 
-// comeBack starts a node that does not run. One that ended by itself may have left a write behind that hangs: it gets a copy.
+// comeBack starts a stopped node. One that exited on its own may have left a hanging write behind: it gets a copy.
 func (n *Node) comeBack() {
 	if n.alive() {
 		return
@@ -216,7 +217,7 @@ func (n *Node) stop() {
 	}
 }
 
-// Start starts a node that was stopped or killed, or has ended.
+// Start starts a node that was stopped or killed, or has exited.
 func (w *World) Start(name string) {
 	w.Helper()
 	w.Node(name).comeBack()
@@ -233,7 +234,7 @@ func (w *World) Stop(name string) error {
 	return p.err
 }
 
-// Reload has a node read its settings again, as SIGHUP does, and waits until it has applied them.
+// Reload makes a node read its settings again, as SIGHUP does, and waits until it has applied them.
 func (w *World) Reload(name string) {
 	w.Helper()
 	n := w.Node(name)
@@ -242,7 +243,7 @@ func (w *World) Reload(name string) {
 	synctest.Wait()
 }
 
-// Kill ends a node's process at once. Its machine resets its connections, and what its files hold stays.
+// Kill ends a node's process at once. Its machine resets its connections, and its files stay.
 func (w *World) Kill(name string) {
 	w.Helper()
 	w.kill(name, false)
@@ -254,7 +255,8 @@ func (w *World) PowerOff(name string) {
 	w.kill(name, true)
 }
 
-// kill leaves a process behind that reaches nobody. It ends in its own time, with its own files; the next one gets copies of them.
+// kill leaves a process behind that reaches nobody. It ends in its own time, with its own files; the next one gets
+// copies of them.
 func (w *World) kill(name string, power bool) {
 	w.Helper()
 	n := w.Node(name)
@@ -265,7 +267,7 @@ func (w *World) kill(name string, power bool) {
 	n.leave()
 }
 
-// copyDir copies a directory with the rights of its files.
+// copyDir copies a directory with the permissions of its files.
 func copyDir(from, to string) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -286,7 +288,7 @@ func copyDir(from, to string) error {
 	})
 }
 
-// Ends waits until a node's process ends by itself, within a limit, and returns its error.
+// Ends waits until a node's process exits on its own, within a limit, and returns its error.
 func (w *World) Ends(name string, within time.Duration) error {
 	w.Helper()
 	n := w.Node(name)

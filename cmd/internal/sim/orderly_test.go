@@ -20,7 +20,7 @@ func registersAs(w *sim.World, node, id, status, address string, dirty int64) {
 	need.That(w, r.Status == http.StatusNoContent, "register %s at %s: %v", id, node, r)
 }
 
-// beats sends a heartbeat of N/id to a node, and reports whether it is answered 404.
+// beats sends a heartbeat of N/id to a node, and reports whether it got 404.
 func beats(w *sim.World, node, id, status string, dirty int64) (asked bool) {
 	w.Helper()
 	r := w.Call(node, "PUT", fmt.Sprintf("/eureka/apps/N/%s?status=%s&lastDirtyTimestamp=%d", id, status, dirty), "")
@@ -93,7 +93,7 @@ func TestHeartbeatsStatusOfTheSameTimestampIsSeenAtAllNodes(t *testing.T) {
 	})
 }
 
-// addressAt is the address at which a node lists N/id.
+// addressAt returns the address under which a node lists N/id.
 func addressAt(w *sim.World, node, id string) string {
 	w.Helper()
 	type document struct {
@@ -102,9 +102,9 @@ func addressAt(w *sim.World, node, id string) string {
 	return documentOf[document](w, w.Call(node, "GET", "/eureka/apps/N/"+id, "")).Instance.IPAddr
 }
 
-// A program whose clock was ahead crashes, and another one takes its place at another address, with the right clock.
-// Every node of both datacenters lists it after one registration. What the dead one had sent comes late; what the
-// living one sent comes late.
+// A program whose clock was ahead crashes, and another one replaces it at another address, with the right clock.
+// Every node of both datacenters lists it after one registration. Messages of the dead one, and of the living one,
+// arrive late.
 func TestRegistrationAfterACrashIsListedWhateverTheClockBeforeSaid(t *testing.T) {
 	inBothModes(t, sim.Cluster{Nodes: 3, Datacenters: 2}, func(w *sim.World) {
 		newestLevel(w)

@@ -16,7 +16,7 @@ import (
 // Renewed returns when the last renewal of an instance, or its registration, was acknowledged.
 func (i *Instance) Renewed() time.Time { return i.renewed }
 
-// Answer asks a node until it answers a read, as long as clients are patient.
+// Answer repeats a read at a node until it responds, as long as clients are patient.
 func (w *World) Answer(node, path string, headers ...string) Reply {
 	w.Helper()
 	var r Reply
@@ -73,8 +73,8 @@ func (j *job) pause(d time.Duration) bool {
 // retryAfter is the pause of a client whose call failed.
 const retryAfter = 200 * time.Millisecond
 
-// Herd is instances of one application that can fall silent and come back. Nobody registers them again, so a renewal
-// must never be answered 404.
+// Herd is a set of instances of one application that can fall silent and come back. Nobody registers them again, so a
+// renewal must never get 404.
 type Herd struct {
 	App string
 
@@ -83,17 +83,18 @@ type Herd struct {
 	members []*member
 
 	mu   sync.Mutex
-	lost []string // renewals that were answered 404
+	lost []string // renewals that got 404
 }
 
 // member is one instance of a herd.
 type member struct {
 	id     string
-	at     atomic.Pointer[[]string] // the nodes at which it renews: at the next one after each failure
+	at     atomic.Pointer[[]string] // the nodes where it renews: it moves to the next one after each failure
 	silent atomic.Bool
 }
 
-// Herd registers instances, and renews them until the scenario ends. Each keeps to one of the nodes while that answers.
+// Herd registers instances, and renews them until the scenario ends. Each stays with one of the nodes while that
+// responds.
 func (w *World) Herd(app string, size int, lease, every time.Duration, nodes ...string) *Herd {
 	w.Helper()
 	h := &Herd{App: app, w: w, job: w.newJob()}
@@ -152,7 +153,7 @@ func (h *Herd) Silence(members int) []string {
 	return h.IDs()[:members]
 }
 
-// Wake has all members renew again.
+// Wake makes all members renew again.
 func (h *Herd) Wake() {
 	for _, m := range h.members {
 		m.silent.Store(false)
@@ -167,7 +168,7 @@ func (h *Herd) IDs() (ids []string) {
 	return ids
 }
 
-// NeverLost expects that no renewal was answered 404.
+// NeverLost checks that no renewal got 404.
 func (h *Herd) NeverLost() {
 	h.w.Helper()
 	h.mu.Lock()
@@ -177,8 +178,8 @@ func (h *Herd) NeverLost() {
 	}
 }
 
-// Churn is clients of a cluster with consensus that register new instances all the time, each call at any node, and
-// cancel every second one at once. It records what must be listed in the end.
+// Churn is a set of clients of a cluster with consensus that register new instances all the time, each call at any
+// node, and cancel every second one at once. It records what must be listed in the end.
 type Churn struct {
 	w     *World
 	job   *job
@@ -202,7 +203,7 @@ func (w *World) Churn(clients int, period time.Duration, nodes ...string) *Churn
 	return c
 }
 
-// Use has the next calls go to other nodes.
+// Use sends the next calls to other nodes.
 func (c *Churn) Use(nodes ...string) { c.nodes.Store(&nodes) }
 
 func (c *Churn) run(name string, period time.Duration) {
@@ -218,7 +219,7 @@ func (c *Churn) run(name string, period time.Duration) {
 	}
 }
 
-// cancel cancels an instance that was acknowledged, until it is known or cannot be known whether that was done.
+// cancel cancels an instance that was acknowledged, until it is known, or cannot be known, whether that was done.
 func (c *Churn) cancel(id string) {
 	for {
 		switch outcome := c.call("DELETE", "/eureka/apps/CHURN/"+id, ""); outcome {
@@ -267,7 +268,7 @@ func (c *Churn) Count(o Outcome) int {
 	return c.outcomes[o]
 }
 
-// Gap returns the longest time without an acknowledgement since it was last asked for.
+// Gap returns the longest time without an acknowledgement since it was last called.
 func (c *Churn) Gap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,7 +277,7 @@ func (c *Churn) Gap() time.Duration {
 	return gap
 }
 
-// NothingLost ends the clients, and expects that every node lists what was acknowledged and not cancelled, and nothing
+// NothingLost ends the clients, and checks that every node lists what was acknowledged and not canceled, and nothing
 // that was.
 func (c *Churn) NothingLost() {
 	c.w.Helper()

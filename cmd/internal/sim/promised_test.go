@@ -22,8 +22,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// TestWriteBehindThoseOfUnknownOutcomeIsRefusedWithinASecond cuts a follower off while as many batches of it as may be are on
-// their way. What comes then was never sent, so its clients need not wait for what becomes of those.
+// A follower is cut off while as many of its batches as possible are in flight. What comes then was never sent, so
+// its clients need not wait for the outcome of those.
 func TestWriteBehindThoseOfUnknownOutcomeIsRefusedWithinASecond(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -60,7 +60,7 @@ func TestWriteBehindThoseOfUnknownOutcomeIsRefusedWithinASecond(t *testing.T) {
 	})
 }
 
-// TestCheckOutlivesTheLeaderThatItPassedAt: a leader's death takes no service with it, and is charged to no check.
+// A leader's death removes no service, and is not charged to any check.
 func TestCheckOutlivesTheLeaderThatItPassedAt(t *testing.T) {
 	const ttl = 10 * time.Second
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
@@ -99,10 +99,10 @@ func TestCheckOutlivesTheLeaderThatItPassedAt(t *testing.T) {
 	})
 }
 
-// stoppedWithin is when a node has ended that is told to stop (docs/run/three-machines.md).
+// stoppedWithin is when a node that was told to stop has ended (docs/run/three-machines.md).
 const stoppedWithin = 10 * time.Second
 
-// TestLeaderThatIsStoppedHandsOverUnderLoad stops leaders as a service manager does: no call fails for it.
+// Leaders are stopped as a service manager does: no call fails because of that.
 func TestLeaderThatIsStoppedHandsOverUnderLoad(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		herd := w.Herd("KEPT", 6, 10*time.Second, 2*time.Second, w.Names()...)
@@ -129,7 +129,7 @@ func TestLeaderThatIsStoppedHandsOverUnderLoad(t *testing.T) {
 	})
 }
 
-// TestApNodeThatIsStoppedLosesNothing though it had written nothing to its disk, and could tell nobody.
+// It had written nothing to its disk, and could tell nobody.
 func TestApNodeThatIsStoppedLosesNothing(t *testing.T) {
 	never := func(c *config.Config) { c.Store.Sync = store.SyncNone }
 	sim.Run(t, sim.Cluster{Nodes: 2, Mode: config.AP, Configure: never}, func(w *sim.World) {
@@ -150,7 +150,7 @@ func TestApNodeThatIsStoppedLosesNothing(t *testing.T) {
 	})
 }
 
-// TestCallsWhileNoNodeLeadsEndInTime makes calls at the nodes that are left all the time from the leader's death on.
+// From the leader's death on, calls are made at the remaining nodes all the time.
 func TestCallsWhileNoNodeLeadsEndInTime(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -178,7 +178,7 @@ func TestCallsWhileNoNodeLeadsEndInTime(t *testing.T) {
 						unknown.Add(1)
 						within = unknownWithin
 					case r.Status/100 == 2 && isWrite:
-						within = unknownWithin // it was on its way, and the next leader has it
+						within = unknownWithin // it was in flight, and the next leader has it
 					default:
 						expect.Equal(w, r.Status/100, 2, "%s %v after the kill at %s: %v:", method, sent, at, r)
 					}
@@ -193,7 +193,7 @@ func TestCallsWhileNoNodeLeadsEndInTime(t *testing.T) {
 	})
 }
 
-// TestReadAtAFollowerWithASlowDiskIsRefusedWithinASecond, because it cannot have what is still to be stored.
+// It cannot have what is still to be stored.
 func TestReadAtAFollowerWithASlowDiskIsRefusedWithinASecond(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -219,8 +219,8 @@ func TestReadAtAFollowerWithASlowDiskIsRefusedWithinASecond(t *testing.T) {
 	})
 }
 
-// TestEntriesThatWereNeverCommittedAreReplaced isolates a leader that is written to: it stores entries that are never committed,
-// and deletes them when it hears the next leader, for good.
+// A leader that is written to is isolated: it stores entries that are never committed, and deletes them for good when
+// it hears the next leader.
 func TestEntriesThatWereNeverCommittedAreReplaced(t *testing.T) {
 	for _, log := range []store.RaftLog{store.LogBolt, store.LogWAL} {
 		t.Run(string(log), func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestEntriesThatWereNeverCommittedAreReplaced(t *testing.T) {
 	}
 }
 
-// TestDashboardTellsTheTruthThroughFaults kills nodes one after the other, and reads the line of state of one that is left.
+// Nodes are killed one after the other, and one that is left shows the line of state.
 func TestDashboardTellsTheTruthThroughFaults(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -285,12 +285,13 @@ func TestDashboardTellsTheTruthThroughFaults(t *testing.T) {
 	})
 }
 
-// promisedLine is when the line of state of a page says what has happened: it looks every second, at nodes that get a second each.
+// promisedLine is when the line of state of a page says what has happened: it looks every second, at nodes that get a
+// second each.
 const promisedLine = noticeAfter + 2*time.Second
 
-// TestTransactionIsWholeOrNotThereThroughLeaderKills has clients at all nodes set the check of an external node, as consul-esm
-// does, together with a key that counts, which they compare first. Whatever a reader sees, the two are of one transaction: one that
-// is refused has set no check, and one of unknown outcome was performed, or was not.
+// Clients at all nodes set the check of an external node, as consul-esm does, together with a counting key, which
+// they compare first. Whatever a reader sees, the two come from one transaction: a refused one has set no check, and
+// one of unknown outcome was performed, or was not.
 func TestTransactionIsWholeOrNotThereThroughLeaderKills(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		const check = `{"Node":"far","CheckID":"up","Name":"is up","Status":"passing","Output":"0 by nobody"}`
@@ -336,7 +337,7 @@ func TestTransactionIsWholeOrNotThereThroughLeaderKills(t *testing.T) {
 	})
 }
 
-// promisedCount reads the check and the key in one transaction, if a leader answers.
+// promisedCount reads the check and the key in one transaction, if a leader responds.
 func promisedCount(w *sim.World, node string) (output string, pair sim.Pair, ok bool) {
 	w.Helper()
 	r := w.Call(node, "PUT", "/v1/txn", `[{"Check":{"Verb":"get","Check":{"Node":"far","CheckID":"up"}}},{"KV":{"Verb":"get","Key":"counter"}}]`)

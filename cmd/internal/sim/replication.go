@@ -14,7 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Document reads a JSON document of a node, and ends the test if the node does not give it, though clients are patient.
+// Document reads a JSON document of a node. It ends the test if the node does not return it, though clients are
+// patient.
 func Document[T any](w *World, node, path string, headers ...string) (document T) {
 	w.Helper()
 	r := w.Answer(node, path, headers...)
@@ -33,7 +34,7 @@ type Shown struct {
 // String shows the status, and an override.
 func (s Shown) String() string { return s.Status + " " + s.Overridden }
 
-// Lists returns what a node lists, by id, and ends the test if the node gives no list.
+// Lists returns what a node lists, by id, and ends the test if the node returns no list.
 func (w *World) Lists(node string, headers ...string) map[string]Shown {
 	w.Helper()
 	type app struct {
@@ -95,7 +96,7 @@ func (w *World) Index(node string) string {
 	return r.Header.Get("X-Rollcall-Index")
 }
 
-// Do sends a call that the node must answer with a status.
+// Do sends a call that must get the given status.
 func (w *World) Do(status int, node, method, path string, headers ...string) Reply {
 	w.Helper()
 	r := w.Call(node, method, path, "", headers...)
@@ -103,8 +104,8 @@ func (w *World) Do(status int, node, method, path string, headers ...string) Rep
 	return r
 }
 
-// RegisterAt registers an instance by "APP/id" at one node, as a client does that gives no timestamp, and does not renew it.
-// Metadata is name, value and so on.
+// RegisterAt registers an instance by "APP/id" at one node, as a client does that gives no timestamp, and does not
+// renew it. metadata has alternating names and values.
 func (w *World) RegisterAt(node, name string, lease time.Duration, metadata ...string) *Instance {
 	w.Helper()
 	i := w.newInstance(name, lease)
@@ -137,8 +138,8 @@ func (w *World) RenewAt(node string, i *Instance) {
 	i.renewed = time.Now()
 }
 
-// KeepAt registers an instance whose client renews it three times in its lease, at one node alone, until the scenario ends. The
-// scenario fails if the node does not know it at one of them.
+// KeepAt registers an instance whose client renews it three times in its lease, at one node only, until the scenario
+// ends. The scenario fails if the node once does not know it.
 func (w *World) KeepAt(node, name string, lease time.Duration) *Instance {
 	w.Helper()
 	i := w.RegisterAt(node, name, lease)
@@ -162,13 +163,13 @@ func (w *World) CancelAt(node, name string) {
 	w.Do(http.StatusOK, node, "DELETE", "/eureka/apps/"+name)
 }
 
-// Address is where a node serves HTTP, by which its datacenter's other nodes name it as their peer.
+// Address returns where a node serves HTTP; its datacenter's other nodes name it by that as their peer.
 func (w *World) Address(node string) string {
 	w.Helper()
 	return w.Node(node).ip + ":8761"
 }
 
-// Peer returns what a node says of one of its peers: a datacenter by its name, or a node by its Address.
+// Peer returns a node's report on one of its peers: a datacenter by its name, or a node by its Address.
 func (w *World) Peer(node, peer string) api.Peer {
 	w.Helper()
 	all := Document[api.Peers](w, node, "/v1/rollcall/peers")
@@ -177,7 +178,7 @@ func (w *World) Peer(node, peer string) api.Peer {
 	return all.Peers[at]
 }
 
-// NoDifference expects a node to find nothing that differs between it and each of its peers.
+// NoDifference checks that a node finds nothing that differs between it and each of its peers.
 func (w *World) NoDifference(node string) {
 	w.Helper()
 	for _, p := range Document[api.Peers](w, node, "/v1/rollcall/peers").Peers {

@@ -20,22 +20,23 @@ import (
 type Schedule struct {
 	Cluster
 	Settings []string // words of settings
-	Steps    []Step   // by their times
+	Steps    []Step   // sorted by time
 }
 
-// AtOldestLevel has a cluster founded at the oldest level of the formats, as by an earlier release.
+// AtOldestLevel makes a cluster be founded at the oldest level of the formats, as by an earlier release.
 func AtOldestLevel(c *config.Config) {
 	c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
 }
 
-// settings are what a schedule can change of the nodes, by words.
+// settings has what a schedule can change about the nodes, by words.
 var settings = map[string]func(*config.Config){
 	"wal": func(c *config.Config) { c.Store.RaftLog = store.LogWAL },
 	// Snapshots are made and sent all the time.
 	"snapshots": func(c *config.Config) {
 		c.Store.SnapshotThreshold, c.Store.SnapshotInterval, c.Store.TrailingLogs = 50, 2*time.Second, 20
 	},
-	"skew":   func(c *config.Config) { c.Store.World = hourApart }, // an hour from the first node's wall clock to the last one's
+	// an hour from the first node's wall clock to the last one's
+	"skew":   func(c *config.Config) { c.Store.World = hourApart },
 	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
 	// Every call needs a token.
 	"auth":     func(c *config.Config) { c.Auth.Mode = "on" },
@@ -52,14 +53,14 @@ var needConsensus = []string{"learner", "learners", "oldlevel", "snapshots", "wa
 type Step struct {
 	At   time.Duration // after the cluster was ready
 	Do   string        // an act of acts
-	Args []string      // names of nodes, then a duration, as the act wants it
+	Args []string      // names of nodes, then a duration, as the act requires
 }
 
-// scheduleFormat is the version of the text form; a kept schedule of another one is refused.
+// scheduleFormat is the version of the text form; kept schedules with another one are refused.
 const scheduleFormat = "schedule 1"
 
-// acts lists what can happen. An act that cannot happen, such as to kill a node that does not run, does
-// nothing, so a schedule from which events were left out still means something.
+// acts lists what can happen. An act that cannot happen, such as killing a stopped node, does nothing, so a schedule
+// from which events were left out still means something.
 var acts = map[string]struct {
 	nodes, span int // how many arguments are nodes, and how many durations
 	do          func(w *World, nodes []*Node, span time.Duration)
@@ -126,9 +127,9 @@ func (s Schedule) String() string {
 func (c Cluster) mode() string           { return cmp.Or(c.Mode, config.CP) }
 func (c Cluster) latency() time.Duration { return cmp.Or(c.Latency, time.Millisecond) }
 
-// ParseSchedule reads the text form: a line with the format, one for the cluster (mode, nodes, datacenters,
-// latency, words of settings), and one for each event (its time, the act, nodes, a duration). Lines that begin
-// with # are comments.
+// ParseSchedule reads the text form: a line with the format, one for the cluster (mode, nodes, datacenters, latency,
+// words of settings), and one for each event (its time, the act, nodes, a duration). Lines that begin with # are
+// comments.
 func ParseSchedule(text string) (s Schedule, err error) {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	var read int
@@ -239,8 +240,8 @@ func (w *World) perform(e Step) {
 	act.do(w, nodes, span)
 }
 
-// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing happens after
-// them: nodes without consensus compare what they have once a minute, a tenth earlier or later
+// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing happens after them:
+// nodes without consensus compare their states once a minute, a tenth earlier or later
 // (docs/understand/replication.md).
 const (
 	faultsLast = 2 * time.Minute
@@ -323,7 +324,7 @@ func (d *drawing) later() { d.at += time.Duration(d.r.IntN(10_000)) * time.Milli
 // node draws one.
 func (d *drawing) node() string { return d.names[d.r.IntN(len(d.names))] }
 
-// pair draws two nodes, which are the same where there is only one.
+// pair draws two nodes, which are the same if there is only one.
 func (d *drawing) pair() []string {
 	a := d.r.IntN(len(d.names))
 	return []string{d.names[a], d.names[(a+1+d.r.IntN(max(len(d.names)-1, 1)))%len(d.names)]}
@@ -340,7 +341,7 @@ func (d *drawing) away(act, node string) {
 	d.add("start", node)
 }
 
-// healLater heals all links, two times out of three, after nodes may have given up what was on its way.
+// healLater heals all links, two times out of three, after nodes may have given up on what was in flight.
 func (d *drawing) healLater() {
 	if d.r.IntN(3) > 0 {
 		d.at += certainWithin + unknownTakes + time.Duration(d.r.IntN(4_000))*time.Millisecond
@@ -348,8 +349,8 @@ func (d *drawing) healLater() {
 	}
 }
 
-// outage kills most nodes of the first datacenter, and starts them again when every call that waited for a
-// leader must have ended.
+// outage kills most nodes of the first datacenter, and starts them again when every call that waited for a leader
+// must have ended.
 func (d *drawing) outage() {
 	first, most := d.r.IntN(d.Nodes), d.Nodes/2+1
 	for i := range most {

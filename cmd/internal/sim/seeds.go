@@ -51,7 +51,7 @@ func (t *Tally) add(other Tally) {
 	}
 }
 
-// String is a table in words.
+// String returns a table in words.
 func (t Tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d runs, %.1f virtual hours\nfaults:", t.Runs, t.Virtual.Hours())
@@ -67,9 +67,9 @@ func (t Tally) String() string {
 	return strings.ReplaceAll(strings.TrimSuffix(b.String(), ","), ",\n", "\n")
 }
 
-// Less returns the figures that are below four fifths of those kept from other runs, in proportion to the
-// number of runs. It allows small numbers their chance, four times their root, on top: refusals come in bursts, so they
-// vary by twice what single events would.
+// Less returns the figures that are below four fifths of those kept from other runs, in proportion to the number of
+// runs. On top it allows small numbers their chance, four times their root: refusals come in bursts, so they vary by
+// twice what single events would.
 func (t Tally) Less(kept Tally) (less []string) {
 	compare := func(name string, got, want float64) {
 		want *= float64(t.Runs) / float64(kept.Runs)
@@ -90,8 +90,8 @@ func (t Tally) Less(kept Tally) (less []string) {
 	return less
 }
 
-// RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges
-// the cluster.
+// RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges the
+// cluster.
 func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
 	d := &drawn{
@@ -147,10 +147,10 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	return tally
 }
 
-// untilTasksEnd is how long clients work on after all faults have ended.
+// untilTasksEnd is how long clients keep working after all faults have ended.
 const untilTasksEnd = 15 * time.Second
 
-// untilBrokenEnd is how long a node runs on, at most, once it has noticed that its disk hangs.
+// untilBrokenEnd is the longest that a node keeps running after it has noticed that its disk hangs.
 const untilBrokenEnd = 2 * time.Second
 
 // repair ends all faults.
@@ -175,18 +175,18 @@ func (w *World) repair() {
 	}
 }
 
-// Names of environment variables by which Explore tells a child process what to run.
+// Names of environment variables that tell a child process of Explore what to run.
 const (
 	seedsEnv    = "ROLLCALL_SIM_SEEDS"    // FROM-TO
 	scheduleEnv = "ROLLCALL_SIM_SCHEDULE" // a file, run as often as repeatEnv says
 	repeatEnv   = "ROLLCALL_SIM_REPEAT"
 )
 
-// tallyMark begins the line in which a child says what it did.
+// tallyMark begins the line that reports what a child did.
 const tallyMark = "tally "
 
-// Child runs what the environment names, in the process of a test that Explore has started. It returns false
-// if the environment names nothing.
+// Child runs what the environment names, in the process of a test that Explore has started. It returns false if the
+// environment names nothing.
 func Child(t *testing.T) bool {
 	var tally Tally
 	switch seeds, file := os.Getenv(seedsEnv), os.Getenv(scheduleEnv); {
@@ -252,8 +252,8 @@ var (
 	failedRun = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+/seed-(\d+) `)
 )
 
-// runChild runs this test binary again. It returns the seeds that failed: those that the child names, or the
-// last one that it began.
+// runChild runs this test binary again. It returns the seeds that failed: those that the child names, or the last one
+// that it started.
 func runChild(t *testing.T, test string, env ...string) (output string, tally Tally, failed []uint64, err error) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout="+childLimit.String())
@@ -286,8 +286,8 @@ func runChild(t *testing.T, test string, env ...string) (output string, tally Ta
 // tries is how often a schedule is run to see whether it fails, because the order of goroutines differs.
 const tries = 5
 
-// Shorten leaves events out of a schedule as long as it still fails. It returns the shortest one that failed,
-// and in how many tries it did.
+// Shorten leaves events out of a schedule as long as it still fails. It returns the shortest one that failed, and in
+// how many tries it did.
 func Shorten(t *testing.T, test string, s Schedule) (Schedule, int) {
 	t.Helper()
 	fails := func(s Schedule) int {

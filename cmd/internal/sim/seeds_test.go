@@ -27,12 +27,12 @@ const gateSeeds = 100
 // shortened is how many failing seeds are shortened, which takes many runs.
 const shortened = 3
 
-// figures has the tally of runs of these seeds. What falls behind it has become idle.
+// figures has the tally of runs of these seeds. An act whose figures fall below it has stopped doing anything.
 const figures = "testdata/figures.json"
 
-// TestSeeds runs drawn schedules: gateSeeds, or as many as ROLLCALL_SIM_TO says, from ROLLCALL_SIM_FROM on. With ROLLCALL_SIM_FOR,
-// such as 30m, it goes on for so long. A failing one is shortened, and shown as the text that testdata/found takes. With
-// ROLLCALL_SIM_FIGURES=write it keeps its tally.
+// It runs drawn schedules: gateSeeds, or as many as ROLLCALL_SIM_TO says, from ROLLCALL_SIM_FROM on. With
+// ROLLCALL_SIM_FOR, such as 30m, it goes on for that long. A failing one is shortened, and shown as text for
+// testdata/found. With ROLLCALL_SIM_FIGURES=write it keeps its tally.
 func TestSeeds(t *testing.T) {
 	if sim.Child(t) {
 		return
@@ -160,7 +160,7 @@ type call struct {
 // reply is its output.
 type reply struct {
 	outcome sim.Outcome
-	value   int // that was read; 0: not registered
+	value   int // value read; 0 if not registered
 }
 
 // instanceModel is an instance as a register: 0 while it is not registered. Operations of unknown outcome have no end
@@ -204,7 +204,7 @@ type history struct {
 	operations []porcupine.Operation
 }
 
-// The checker decides histories of so many clients and operations within seconds.
+// The checker decides histories of this many clients and operations within seconds.
 const (
 	historyClients = 8
 	historyKeys    = 4
@@ -264,13 +264,13 @@ func (c call) perform(w *sim.World, node string) reply {
 	return reply{value: value}
 }
 
-// checkHistory records what clients see through the nodes that answer while faults happen, and expects an order of
-// the operations that explains it.
+// checkHistory records what clients see through the responding nodes while faults happen, and checks that some order
+// of the operations explains it.
 func checkHistory(w *sim.World, faults func(h *history)) {
 	w.Helper()
 	h := &history{w: w, began: time.Now()}
 	h.use(w.Names()...)
-	w.SlowDisk(w.Names()[0], 60*time.Millisecond) // so that it has often not applied what others have acknowledged
+	w.SlowDisk(w.Names()[0], 60*time.Millisecond) // so that it often has not applied what others have acknowledged
 	ended := make(chan struct{})
 	var clients sync.WaitGroup
 	for i := range historyClients {
@@ -319,7 +319,7 @@ func TestHistoriesUnderKillsAreLinearizable(t *testing.T) {
 	})
 }
 
-// TestHistoriesUnderCutsAreLinearizable cuts nodes off whose clients go on to use them.
+// Nodes are cut off while their clients keep using them.
 func TestHistoriesUnderCutsAreLinearizable(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		checkHistory(w, func(*history) {

@@ -1,6 +1,6 @@
-// Package sim runs whole nodes, as the server runs them, in virtual time: their stores, Raft, bbolt,
-// replication and HTTP, joined by a network that the scenario breaks. A scenario of an hour takes seconds, and
-// its bounds are exact, however busy the machine is.
+// Package sim runs whole nodes, as the server runs them, in virtual time: their stores, Raft, bbolt, replication and
+// HTTP, joined by a network that the scenario breaks. A scenario of an hour takes seconds, and its bounds are exact,
+// however busy the machine is.
 //
 //	func TestLeaseOutlivesItsLeader(t *testing.T) {
 //		sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
@@ -12,10 +12,9 @@
 //		})
 //	}
 //
-// A scenario runs in a bubble of testing/synctest: time passes when all its goroutines wait. So none of them
-// may wait for something outside, such as a socket, or for a mutex whose holder waits for time: the run would
-// stand still, and the watchdog that Main starts would end it. Goroutines are scheduled as ever, so two runs
-// of one scenario differ.
+// A scenario runs in a bubble of testing/synctest: time passes when all its goroutines wait. So none of them may wait
+// for something outside, such as a socket, or for a mutex whose holder waits for time: the run would stand still, and
+// the watchdog that Main starts would end it. Goroutines are scheduled as ever, so two runs of one scenario differ.
 //
 //	sim.go      a run, and what a scenario does with it
 //	node.go     one node: start, stop, kill
@@ -26,9 +25,9 @@
 //	replication.go, upkeep.go                   lists and peers of all nodes, directories, logs and metrics
 //	schedule.go what happens to a cluster, as text, and drawn at random
 //	load.go     what clients and operators do in a drawn run, and what every response must be
-//	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, old state and permissions
+//	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, stale state and permissions
 //	drawnlibrary.go, drawnlearners.go  the Go client, and nodes without a vote
-//	drawncheck.go  histories as the checker wants them
+//	drawncheck.go  histories in the form the checker needs
 //	judge.go    the invariants that hold in the end
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
 package sim
@@ -58,15 +57,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Cluster says which nodes there are. Each is named for its place: n1 to n7, and in further datacenters dc2-n1
-// and so on.
+// Cluster says which nodes there are. Each is named for its position: n1 to n7, and in further datacenters dc2-n1 and
+// so on.
 type Cluster struct {
-	Nodes       int           // of each datacenter, 1 to 7
-	Mode        string        // config.CP or config.AP; empty: config.CP
-	Datacenters int           // that replicate to each other, 1 to 3; 0: 1
-	Latency     time.Duration // of each link, in each direction; 0: 1 ms
-	Skew        time.Duration // from the wall clock of the first node to that of the last; those of the others are spread between
-	// Configure changes the settings of each node before it starts; nil: they are the defaults.
+	Nodes       int           // in each datacenter, 1 to 7
+	Mode        string        // config.CP or config.AP; config.CP if empty
+	Datacenters int           // that replicate to each other, 1 to 3; 0 means 1
+	Latency     time.Duration // of each link, in each direction; 0 means 1 ms
+	// from the wall clock of the first node to that of the last; those of the others are spread between
+	Skew time.Duration
+	// Configure changes the settings of each node before it starts. If nil, they are the defaults.
 	Configure func(*config.Config)
 }
 
@@ -83,18 +83,18 @@ func (c Cluster) Validate() error {
 	return nil
 }
 
-// World is a cluster that runs, and what surrounds it.
+// World is a running cluster, and its surroundings.
 type World struct {
 	testing.TB
 	cluster Cluster
 	network *network
 	root    string // holds the data directories
 	log     *logFile
-	nodes   []*Node // by their places
+	nodes   []*Node // by position
 	clients *http.Client
 	skewed  *sync.Once // by the setting of a schedule
-	ends    []func()   // what runs beside the scenario, and ends with it
-	drawn   *drawn     // of the run of a schedule; nil: it is a scenario
+	ends    []func()   // end what runs beside the scenario
+	drawn   *drawn     // of the run of a schedule; nil in a scenario
 }
 
 // began is when a run begins: a bubble's clock begins in 2000, which is earlier than the formats allow (ADR 26).
@@ -103,8 +103,8 @@ var began = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 // ReadyWithin is how long a cluster may take to be ready.
 const ReadyWithin = 20 * time.Second
 
-// Run starts a cluster, waits until all its nodes are ready, calls the scenario, and stops the cluster. A
-// failed scenario shows the log of all nodes.
+// Run starts a cluster, waits until all its nodes are ready, calls the scenario, and stops the cluster. A failed
+// scenario shows the log of all nodes.
 func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 	t.Helper()
 	need.OK(t, c.Validate())
@@ -157,9 +157,8 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 // draws counts the runs of each test.
 var draws sync.Map
 
-// draw makes a run draw the same random values as the run of the same number of this test in any other
-// process: secrets, by crypto/rand, and Raft's timeouts, by math/rand. What the server draws by math/rand/v2
-// cannot be set.
+// draw makes a run draw the same random values as the run with the same number of this test in any other process:
+// secrets, by crypto/rand, and Raft's timeouts, by math/rand. What the server draws by math/rand/v2 cannot be set.
 func draw(t *testing.T) {
 	number, _ := draws.LoadOrStore(t.Name(), new(atomic.Uint64))
 	seed := fnv.New64()
@@ -320,11 +319,11 @@ func (w *World) SetLink(from, to string, change func(*Link)) {
 	w.network.set(w.Node(from).ip, w.Node(to).ip, change)
 }
 
-// Heal makes all links whole.
+// Heal heals all links.
 func (w *World) Heal() { w.network.heal() }
 
-// beats counts seconds of virtual time of all runs, and running counts the runs: the watchdog looks at them
-// from outside.
+// beats counts seconds of virtual time of all runs, and running counts the runs: the watchdog reads them from
+// outside.
 var (
 	beats   atomic.Int64
 	running atomic.Int64
@@ -346,9 +345,8 @@ func beat(ended chan struct{}) {
 // patience is how long virtual time may stand still.
 const patience = 20 * time.Second
 
-// Main runs the tests of a package with scenarios, for its TestMain. If virtual time stands still for 20 s of
-// real time, a goroutine of a bubble waits for something outside it: Main then shows all goroutines and ends
-// the program.
+// Main runs the tests of a package with scenarios, for its TestMain. If virtual time stands still for 20 s of real
+// time, a goroutine of a bubble waits for something outside it: Main then shows all goroutines and ends the program.
 func Main(m *testing.M) {
 	go func() {
 		for last := int64(-1); ; {

@@ -22,7 +22,7 @@ import (
 
 const snapshotPath = "/v1/rollcall/snapshot"
 
-// values expects keys to have values at a node; those whose value is empty are to be absent.
+// values checks that keys have these values at a node; those with an empty value must be absent.
 func values(w *sim.World, node string, want map[string]string) {
 	w.Helper()
 	for key, value := range want {
@@ -34,7 +34,7 @@ func values(w *sim.World, node string, want map[string]string) {
 	}
 }
 
-// listed expects a node to list these instances of ORDERS, and no other.
+// listed checks that a node lists these instances of ORDERS, and no others.
 func listed(w *sim.World, node string, want ...string) {
 	w.Helper()
 	var got []string
@@ -161,8 +161,8 @@ func TestRestoreThatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// The leader writes snapshots by its schedule. After the loss of everything a new cluster begins with one of them,
-// which all of its nodes are given.
+// The leader writes snapshots on its schedule. After the loss of everything a new cluster begins with one of them,
+// which is given to all of its nodes.
 func TestNewClusterBeginsWithAScheduledSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "rollcall-n9-20200101T000000Z.snap")
@@ -250,7 +250,7 @@ func TestReplicaThatWasFalsifiedInOneByteIsNamedWithinAMinute(t *testing.T) {
 			}
 			expect.Equal(w, strings.Join(n.Differs, ","), want, "%s differs in", n.ID)
 		}
-		const look = 10 * time.Second // of the leader, for new digests
+		const look = 10 * time.Second // by the leader, for new digests
 		w.Await(time.Until(due.Add(look+2*time.Second)), "the log names it", func() bool { return strings.Contains(w.Log(), "replicas differ") })
 		w.Logf("logged %v after the digests were due", time.Since(due))
 		expect.That(w, strings.Contains(w.Log(), `nodes="n2: keys"`), "the log names another one")
@@ -317,8 +317,8 @@ func (c *counter) write(w *sim.World, node, key string, ended <-chan struct{}) {
 	}
 }
 
-// behind returns how long before a time the value after the one that a reader got was acknowledged; 0: the reader got
-// the newest of that time.
+// behind returns how long before a time the value after the one that a reader got was acknowledged, or 0 if the
+// reader got the newest value of that time.
 func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -328,7 +328,7 @@ func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	return max(0, asOf.Sub(c.acked[got+1]))
 }
 
-// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores entries late and hears the leader in time.
+// It reads from a follower that stores entries late and hears the leader in time.
 func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		const maxStale = 100 * time.Millisecond

@@ -24,36 +24,37 @@ func (w *World) Hold(node, method, path, body string, headers ...string) Reply {
 	return patient.Call(node, method, path, body, headers...)
 }
 
-// Client is the HTTP client of a program at an address of its own, whose idle connections end with the scenario.
+// Client returns the HTTP client of a program at an address of its own, whose idle connections end with the scenario.
 func (w *World) Client(ip string) *http.Client {
 	transport := &http.Transport{DialContext: w.network.host(ip).DialContext}
 	w.ends = append(w.ends, transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
-// URL is where clients find a node.
+// URL returns where clients find a node.
 func (w *World) URL(node string) string {
 	w.Helper()
 	return "http://" + w.Node(node).ip + ":8761"
 }
 
-// Event is one event of a stream, and when it came.
+// Event is one event of a stream, and when it arrived.
 type Event struct {
 	Name, ID, Data string
 	At             time.Time
 }
 
-// Stream is a watch that is read as it comes.
+// Stream is a watch that is read as it arrives.
 type Stream struct {
 	Node string
 
 	mu     sync.Mutex
 	events []Event
-	err    error     // how it ended; nil: it goes on
-	ended  time.Time // zero: it goes on
+	err    error     // how it ended; nil while it goes on
+	ended  time.Time // zero while it goes on
 }
 
-// Watch opens a stream of a node's changes, with a query ("": everything from now on), and waits until it has begun.
+// Watch opens a stream of a node's changes, with a query ("" for everything from now on), and waits until it has
+// begun.
 func (w *World) Watch(node, query string, headers ...string) *Stream {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,28 +89,28 @@ func (s *Stream) read(from io.Reader) {
 			s.mu.Unlock()
 			return
 		}
-		if len(e.Name) > 0 { // else it only keeps a quiet stream alive
+		if len(e.Name) > 0 { // otherwise it only keeps a quiet stream alive
 			s.events = append(s.events, Event{Name: string(e.Name), ID: string(e.ID), Data: string(e.Data), At: time.Now()})
 		}
 		s.mu.Unlock()
 	}
 }
 
-// Events are the events so far.
+// Events returns the events so far.
 func (s *Stream) Events() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.events)
 }
 
-// Ended returns how the stream ended, and when; nil: it goes on.
+// Ended returns how the stream ended, and when; nil while it goes on.
 func (s *Stream) Ended() (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended, s.err
 }
 
-// Changes are the changes so far. Another event than changes and the start is an error.
+// Changes returns the changes so far. Any other event, except the start, fails the test.
 func (w *World) Changes(s *Stream) (changes []api.Change) {
 	w.Helper()
 	for _, e := range s.Events() {

@@ -18,11 +18,11 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
-// guarded is dc1 with access control, whose clients are ann, and dc2 without, which sends by a token of dc1.
+// guarded is dc1 with access control, whose clients are ann, and dc2 without, which sends with a token of dc1.
 type guarded struct {
 	*sim.World
-	ann  string              // the header of the client of dc1, who may do all
-	peer string              // the header of dc2
+	ann  string              // header of dc1's client, who may do everything
+	peer string              // header of dc2
 	kept map[string]struct{} // what its clients renew at dc1
 	also map[string]struct{} // what others renew at dc2
 }
@@ -30,8 +30,8 @@ type guarded struct {
 // guardedLease is how long every instance's lease lasts.
 const guardedLease = 30 * time.Second
 
-// inGuarded runs a scenario with access control at dc1, in both modes. allow has dc1 give dc2's token other rights than
-// exchange.
+// inGuarded runs a scenario with access control at dc1, in both modes. allow makes dc1 give dc2's token other rights
+// than exchange.
 func inGuarded(t *testing.T, mode string, scenario func(w *guarded, allow func(rule string))) {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func inGuarded(t *testing.T, mode string, scenario func(w *guarded, allow func(r
 	})
 }
 
-// register registers BILLS/id with a version, later the greater, as a client does that says who it is.
+// register registers BILLS/id with a version (a later one is greater), as a client does that says who it is.
 func (w *guarded) register(node, id string, version int) {
 	w.Helper()
 	body := fmt.Sprintf(`{"instance":{"instanceId":%q,"app":"BILLS","hostName":"h","ipAddr":"10.1.1.1","status":"UP","metadata":{"v":"%d"},"lastDirtyTimestamp":"%d",`+
@@ -69,7 +69,7 @@ func (w *guarded) register(node, id string, version int) {
 	need.That(w, r.Status == http.StatusNoContent, "register %s at %s: %v", id, node, r)
 }
 
-// pass lets time pass, in which the clients renew.
+// pass lets time pass while the clients renew.
 func (w *guarded) pass(d time.Duration) {
 	w.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); w.Wait(min(10*time.Second, time.Until(end))) {
@@ -82,7 +82,7 @@ func (w *guarded) pass(d time.Duration) {
 	}
 }
 
-// shows returns what a node lists of BILLS/id: version, status and override; "": nothing.
+// shows returns what a node lists of BILLS/id: version, status and override; "" if nothing.
 func (w *guarded) shows(node, id string) string {
 	w.Helper()
 	s, ok := w.Lists(node, w.ann)[id]
@@ -92,7 +92,7 @@ func (w *guarded) shows(node, id string) string {
 	return fmt.Sprintf("%s %s", s.Metadata["v"], s)
 }
 
-// owed returns what dc1 has refused of dc2 for a while, as dc2 says, by id.
+// owed returns what dc1 has refused of dc2 for a while, as dc2 reports it, by id.
 func (w *guarded) owed() map[string]api.RefusedItem {
 	w.Helper()
 	all := map[string]api.RefusedItem{}
@@ -107,7 +107,7 @@ func (w *guarded) explained(node, id string) string {
 	return sim.Document[api.Explanation](w.World, node, "/v1/rollcall/apps/BILLS/"+id+"/explain", w.ann).Summary
 }
 
-// audited returns how often dc1's audit has an operation on BILLS/id, or of any, with an outcome.
+// audited returns how often dc1's audit has an operation on BILLS/id, or on any instance, with an outcome.
 func (w *guarded) audited(operation, name, outcome string) (n int) {
 	w.Helper()
 	for _, r := range sim.Document[api.Audit](w.World, "n1", "/v1/rollcall/audit?limit=1000", w.ann).Records {
@@ -118,7 +118,7 @@ func (w *guarded) audited(operation, name, outcome string) (n int) {
 	return n
 }
 
-// acts are what callers of dc2 can do to an instance.
+// acts has what callers of dc2 can do to an instance.
 var acts = map[string]func(w *guarded, id string) sim.Reply{
 	"registers": func(w *guarded, id string) sim.Reply {
 		w.register("dc2-n1", id, 2)
@@ -144,7 +144,8 @@ var acts = map[string]func(w *guarded, id string) sim.Reply{
 }
 
 // Whatever the callers of a datacenter without access control do to a living instance of one that has it, it stays
-// there as it is, over comparisons and a link that is cut; each side serves its own client's, says so, and goes quiet.
+// there as it is, over comparisons and a link that is cut; each side serves its own client's, reports that, and goes
+// quiet.
 func TestCallersOfAnotherDatacenterChangeNoLivingInstance(t *testing.T) {
 	inGuarded(t, "on", func(w *guarded, _ func(string)) {
 		for id := range acts {
@@ -200,13 +201,13 @@ func TestCallersOfAnotherDatacenterChangeNoLivingInstance(t *testing.T) {
 	})
 }
 
-// repairs is how often the two have found something to send each other.
+// repairs returns how often the two have found something to send each other.
 func (w *guarded) repairs() int {
 	w.Helper()
 	return int(w.peerOf("n1", "dc2").Repairs["digest"] + w.Peer("dc2-n1", "dc1").Repairs["digest"])
 }
 
-// peerOf is Peer at a node that asks who calls.
+// peerOf is Peer at a node that authenticates callers.
 func (w *guarded) peerOf(node, name string) api.Peer {
 	w.Helper()
 	for _, p := range sim.Document[api.Peers](w.World, node, "/v1/rollcall/peers", w.ann).Peers {
@@ -218,14 +219,14 @@ func (w *guarded) peerOf(node, name string) api.Peer {
 	return api.Peer{}
 }
 
-// Index2 is Index at a node that asks who calls.
+// Index2 is Index at a node that authenticates callers.
 func (w *guarded) Index2(node string) string {
 	w.Helper()
 	return w.Call(node, "GET", "/eureka/apps", "", w.ann).Header.Get("X-Rollcall-Index")
 }
 
-// A client that moves takes its instance along: to dc2 when its lease at dc1 has ended, or at once by the right, and
-// back at once. So it does if it moves while the link is cut.
+// A client that moves takes its instance along: to dc2 when its lease at dc1 has ended, or at once if it has the
+// right, and back at once. It does so even if it moves while the link is cut.
 func TestClientThatMovesTakesItsInstanceAlong(t *testing.T) {
 	inGuarded(t, "on", func(w *guarded, allow func(string)) {
 		owns := func(node, id, want string) func() bool {
@@ -304,8 +305,8 @@ func TestTakeoverIsCountedBeforeItIsRefused(t *testing.T) {
 	})
 }
 
-// A peer that names this datacenter as the owner of what it does not have, or has a life that nobody comes to, is
-// refused by name.
+// A peer that names this datacenter as the owner of an instance that it does not have, or claims a life that nobody
+// reaches, is refused by name.
 func TestPeerThatMakesThingsUpIsRefused(t *testing.T) {
 	inGuarded(t, "on", func(w *guarded, _ func(string)) {
 		m := messageFrom("x-1", 1, "claims")

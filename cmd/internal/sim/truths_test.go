@@ -19,21 +19,21 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// truthContended makes a lock that somebody holds, and a session that does not hold it, and returns that.
+// truthContended creates a lock that somebody holds, and a session that does not hold it, and returns the session.
 func truthContended(w *sim.World, leader string) string {
 	w.Helper()
 	need.That(w, w.Lock(leader, "l", w.Session(leader, time.Hour, 0), 0) != 0, "the lock is not acquired")
 	return w.Session(leader, time.Hour, 0)
 }
 
-// truthNoSession expects that a response to a session that lives does not say that it has ended.
+// truthNoSession checks that a response about a live session does not say that it has ended.
 func truthNoSession(w *sim.World, r sim.Reply, when string) {
 	w.Helper()
 	expect.That(w, r.Status != http.StatusNotFound, "%s: a session that lives is told %v after %v", when, r, r.Took)
 }
 
-// TestTruthLockIsNotRefusedForASessionThatLives asks a follower for a lock that another session holds, while the follower
-// is behind or cut off, and so may not know the session.
+// It asks a follower for a lock that another session holds, while the follower lags or is cut off, and so may not
+// know the session.
 func TestTruthLockIsNotRefusedForASessionThatLives(t *testing.T) {
 	const wait = time.Second
 	path := func(session string) string {
@@ -68,7 +68,7 @@ func TestTruthLockIsNotRefusedForASessionThatLives(t *testing.T) {
 	}
 }
 
-// TestTruthSessionThatHasEndedIsToldSo is the other half: what a node says for certain, it says.
+// It is the other half: what a node knows for certain, it says.
 func TestTruthSessionThatHasEndedIsToldSo(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -79,7 +79,7 @@ func TestTruthSessionThatHasEndedIsToldSo(t *testing.T) {
 	})
 }
 
-// truthClient is our own client, as commands use it.
+// truthClient returns our own client, as commands use it.
 func truthClient(w *sim.World, nodes ...string) *client.Client {
 	w.Helper()
 	var servers []string
@@ -100,8 +100,8 @@ func truthLeaderless(w *sim.World) (node string) {
 	return node
 }
 
-// TestTruthWriteWithoutALeaderIsRefused has our own client write where there is no leader. In 0.1.0 it gave the server up
-// after 5 s of its 7 s, and called the outcome unknown.
+// Our own client writes while no node leads. In 0.1.0 it gave up on the server after 5 s of its 7 s, and called
+// the outcome unknown.
 func TestTruthWriteWithoutALeaderIsRefused(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		cl := truthClient(w, truthLeaderless(w))
@@ -122,7 +122,7 @@ func TestTruthWriteWithoutALeaderIsRefused(t *testing.T) {
 	})
 }
 
-// TestTruthClientThatGivesUpBeforeAnythingIsProposedIsNotUnknown has stock clients leave while a node waits for a leader.
+// Stock clients leave while a node waits for a leader.
 func TestTruthClientThatGivesUpBeforeAnythingIsProposedIsNotUnknown(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		node := truthLeaderless(w)
@@ -147,7 +147,7 @@ func TestTruthClientThatGivesUpBeforeAnythingIsProposedIsNotUnknown(t *testing.T
 	})
 }
 
-// TestTruthFullRegistryRefuses registers where there is no room.
+// It registers where the registry is full.
 func TestTruthFullRegistryRefuses(t *testing.T) {
 	full := func(c *config.Config) { c.HTTPD.Limits.InstancesTotal = 1 }
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: full}, func(w *sim.World) {
@@ -161,17 +161,17 @@ func TestTruthFullRegistryRefuses(t *testing.T) {
 	})
 }
 
-// truthMortal is something that must end, though leaders change.
+// truthMortal is something that must end, even though leaders change.
 type truthMortal struct {
 	name        string
 	life, grace time.Duration // until it ends under one leader, and one grace (docs/adr/0034)
 	ended       func(node string) bool
 
 	began time.Time
-	took  time.Duration // 0: it has not ended
+	took  time.Duration // 0 until it has ended
 }
 
-// truthReigns is a cluster whose leadership is handed over again and again.
+// truthReigns is a cluster whose leadership is handed over repeatedly.
 type truthReigns struct {
 	w       *sim.World
 	mortals []*truthMortal
@@ -181,8 +181,8 @@ type truthReigns struct {
 // truthChange is one change of leader.
 type truthChange struct{ from, to time.Time }
 
-// bound is when something that began must have ended, if it ends at a moment: its life, one grace, the time without a
-// leader, 1.2 s for each change of leader, and 2.2 s.
+// bound returns when something that began must have ended, if it ends at a moment: its life, one grace, the time
+// without a leader, 1.2 s for each change of leader, and 2.2 s.
 func (r *truthReigns) bound(m *truthMortal, at time.Time) time.Duration {
 	bound := m.life + m.grace + 2200*time.Millisecond
 	for _, c := range r.changes {
@@ -193,7 +193,7 @@ func (r *truthReigns) bound(m *truthMortal, at time.Time) time.Duration {
 	return bound
 }
 
-// look notes what has ended.
+// look records what has ended.
 func (r *truthReigns) look(node string) {
 	r.w.Helper()
 	for _, m := range r.mortals {
@@ -208,7 +208,7 @@ func (r *truthReigns) look(node string) {
 	}
 }
 
-// reign has one node lead for a time, and then hands over.
+// reign makes one node lead for a time, and then hand over.
 func (r *truthReigns) reign(lasts time.Duration) {
 	r.w.Helper()
 	leader := r.w.Leader()
@@ -226,7 +226,7 @@ func (r *truthReigns) missing(path string) func(string) bool {
 	return func(node string) bool { return r.w.Call(node, "GET", path, "").Status == http.StatusNotFound }
 }
 
-// says reports whether a node's response has a text, or has it no longer.
+// says reports whether a node's response has a text, or no longer has it.
 func (r *truthReigns) says(path, text string, has bool) func(string) bool {
 	return func(node string) bool {
 		reply := r.w.Call(node, "GET", path, "")
@@ -238,7 +238,7 @@ func (r *truthReigns) mortal(name string, life, grace time.Duration, ended func(
 	r.mortals = append(r.mortals, &truthMortal{name: name, life: life, grace: grace, ended: ended, began: time.Now()})
 }
 
-// populate makes one of everything that ends by the lease clock.
+// populate creates one of everything that ends by the lease clock.
 func (r *truthReigns) populate() {
 	w := r.w
 	w.Helper()
@@ -276,8 +276,8 @@ func (r *truthReigns) populate() {
 	}
 }
 
-// TestTruthWhatIsDeadEndsHoweverOftenLeadersChange hands leadership over 25 times. In 0.1.0 each leader gave a lease a
-// grace of its own, so that one that was dead outlived them all.
+// Leadership is handed over 25 times. In 0.1.0 each leader gave a lease a grace of its own, so a dead one outlived
+// them all.
 func TestTruthWhatIsDeadEndsHoweverOftenLeadersChange(t *testing.T) {
 	for _, lasts := range []time.Duration{4 * time.Second, 3 * time.Second} {
 		t.Run(fmt.Sprint(lasts), func(t *testing.T) {
@@ -300,8 +300,8 @@ func TestTruthWhatIsDeadEndsHoweverOftenLeadersChange(t *testing.T) {
 	}
 }
 
-// truthReads are the reads of everything that truthFill has put there, by API, of the routes that docs/reference/reads.md
-// says show the state.
+// truthReads returns the reads of everything that truthFill has put there, by API, for the routes that show the state
+// according to docs/reference/reads.md.
 func truthReads(t testing.TB) (paths []string) {
 	t.Helper()
 	page := string(need.Got(os.ReadFile("../../../docs/reference/reads.md"))(t))
@@ -323,7 +323,7 @@ func truthConsul(path string) bool {
 	return strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v1/rollcall/")
 }
 
-// truthStale is a stale read of a path.
+// truthStale returns a stale read of a path.
 func truthStale(path string) string {
 	switch {
 	case truthConsul(path):
@@ -346,7 +346,7 @@ func truthFill(w *sim.World) {
 	need.That(w, w.Lock("n1", "truth", w.Session("n1", time.Hour, 0), 0) != 0, "lock")
 }
 
-// truthRefused expects that a node refuses each stale read in its API's form: it says nothing of what there is.
+// truthRefused checks that a node refuses each stale read in its API's form: it says nothing of what exists.
 func truthRefused(w *sim.World, node string, paths []string) {
 	w.Helper()
 	for _, path := range paths {
@@ -354,7 +354,8 @@ func truthRefused(w *sim.World, node string, paths []string) {
 		switch {
 		case truthConsul(path):
 			expect.That(w, r.Status == http.StatusInternalServerError && r.Body == "No cluster leader", "%s: GET %s: %v", node, path, r)
-		case strings.HasPrefix(path, "/eureka/") && r.Status == http.StatusForbidden: // as a published server that is not ready
+		// as a published server that is not ready
+		case strings.HasPrefix(path, "/eureka/") && r.Status == http.StatusForbidden:
 		default:
 			expect.That(w, r.Status == http.StatusServiceUnavailable && r.Header.Get("Retry-After") == "1", "%s: GET %s: %v", node, path, r)
 		}
@@ -362,7 +363,7 @@ func truthRefused(w *sim.World, node string, paths []string) {
 	}
 }
 
-// truthAnswered expects that a node answers each stale read, with what truthFill has put there.
+// truthAnswered checks that a node answers each stale read, with what truthFill has put there.
 func truthAnswered(w *sim.World, node string, paths []string) {
 	w.Helper()
 	for _, path := range paths {
@@ -381,8 +382,7 @@ func truthKillAll(w *sim.World) {
 	}
 }
 
-// TestTruthNodeThatHasHeardNoLeaderSaysNothingOfWhatThereIs kills three nodes and starts one. In 0.1.1 it said that there
-// were no keys and no instances.
+// It kills three nodes and starts one. In 0.1.1 that one said that there were no keys and no instances.
 func TestTruthNodeThatHasHeardNoLeaderSaysNothingOfWhatThereIs(t *testing.T) {
 	paths := truthReads(t)
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
@@ -392,7 +392,7 @@ func TestTruthNodeThatHasHeardNoLeaderSaysNothingOfWhatThereIs(t *testing.T) {
 		w.Wait(5 * time.Second)
 		truthRefused(w, "n2", paths)
 
-		// Who looks at a lost cluster sees what the node has, marked.
+		// Somebody who examines a lost cluster sees what the node has, marked.
 		r := w.Admin("n2", "GET", "/v1/rollcall/apps?consistency=stale&unheard=true", "")
 		expect.That(w, r.Status == http.StatusOK && r.Header.Get("X-Rollcall-Unheard") == "true", "by the socket: %v", r)
 		r = w.Call("n2", "GET", "/v1/rollcall/apps?consistency=stale&unheard=true", "")
@@ -411,7 +411,7 @@ func TestTruthNodeThatHasHeardNoLeaderSaysNothingOfWhatThereIs(t *testing.T) {
 	})
 }
 
-// TestTruthNodeThatReplaysSaysNothingOfWhatThereIs starts a node that hears the leader in time and stores entries late.
+// It starts a node that hears the leader in time and stores entries late.
 func TestTruthNodeThatReplaysSaysNothingOfWhatThereIs(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -441,8 +441,8 @@ func truthFillAt(w *sim.World, node string) {
 	need.That(w, w.Put(node, "truth", "", "x"), "put")
 }
 
-// TestTruthNodeThatJoinsAndIsRemovedDeniesNothing walks other phases of a node's life: it joins anew, without a vote at
-// first, and is removed while it runs.
+// It walks through other phases of a node's life: the node joins anew, at first without a vote, and is removed while
+// it runs.
 func TestTruthNodeThatJoinsAndIsRemovedDeniesNothing(t *testing.T) {
 	paths := truthReads(t)
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
@@ -460,7 +460,7 @@ func TestTruthNodeThatJoinsAndIsRemovedDeniesNothing(t *testing.T) {
 		w.ReadyBy(node, sim.ReadyWithin)
 		truthAnswered(w, node, paths)
 		need.Equal(w, w.Call(leader, "DELETE", "/v1/rollcall/members/"+node, "").Status, http.StatusOK, "removal")
-		for range 50 { // it notices within 2 s, and ends
+		for range 50 { // it notices within 2 s, and stops
 			r := w.Call(node, "GET", "/v1/kv/truth?stale", "")
 			expect.That(w, r.Status == http.StatusOK || r.Status == 0 || r.Status == http.StatusInternalServerError, "a node that was removed says %v", r)
 			w.Wait(50 * time.Millisecond)
@@ -469,7 +469,7 @@ func TestTruthNodeThatJoinsAndIsRemovedDeniesNothing(t *testing.T) {
 	})
 }
 
-// TestTruthNodeThatStopsSaysWhatItKnows asks while a node waits for its balancers before it ends.
+// It asks while a node waits for its balancers before it stops.
 func TestTruthNodeThatStopsSaysWhatItKnows(t *testing.T) {
 	paths := truthReads(t)
 	delay := func(c *config.Config) { c.ShutdownDelay = 5 * time.Second }
@@ -484,7 +484,7 @@ func TestTruthNodeThatStopsSaysWhatItKnows(t *testing.T) {
 	})
 }
 
-// TestTruthWithoutConsensusNothingChanges: a node without consensus has no leader to hear.
+// A node without consensus has no leader to hear.
 func TestTruthWithoutConsensusNothingChanges(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3, Mode: config.AP}, func(w *sim.World) {
 		w.Register("TRUTH/i1", time.Hour)

@@ -20,13 +20,13 @@ func (w *World) Others(not ...string) []string {
 	return slices.DeleteFunc(w.Names(), func(n string) bool { return slices.Contains(not, n) })
 }
 
-// Dir is the data directory of a node.
+// Dir returns the data directory of a node.
 func (w *World) Dir(node string) string {
 	w.Helper()
 	return w.dir(w.Node(node))
 }
 
-// Wipe empties the data directory of a node that does not run, as a new disk does.
+// Wipe empties the data directory of a stopped node, as a new disk does.
 func (w *World) Wipe(node string) {
 	w.Helper()
 	n := w.Node(node)
@@ -34,20 +34,20 @@ func (w *World) Wipe(node string) {
 	need.OK(w, os.RemoveAll(w.dir(n)))
 }
 
-// At is the world of a program at the machine of a node, that is not the node.
+// At returns the world of a program on a node's machine that is not the node.
 func (w *World) At(node string) *world.World {
 	w.Helper()
 	return w.Node(node).world(w.network.host(w.Node(node).ip))
 }
 
-// Log is what all nodes have logged so far.
+// Log returns what all nodes have logged so far.
 func (w *World) Log() string {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
 	return w.log.text.String()
 }
 
-// Metric reads a number from a node's metrics; name is written with its labels.
+// Metric reads a number from a node's metrics; name includes its labels.
 func (w *World) Metric(node, name string, headers ...string) float64 {
 	w.Helper()
 	r := w.Call(node, "GET", "/metrics", "", append(headers, "Accept: */*")...)
@@ -62,7 +62,7 @@ func (w *World) Metric(node, name string, headers ...string) float64 {
 	return 0
 }
 
-// Admin sends a request over the socket in a node's data directory, which asks for no credential.
+// Admin sends a request through the socket in a node's data directory, which asks for no credential.
 func (w *World) Admin(node, method, path, body string) Reply {
 	w.Helper()
 	n := w.Node(node)

@@ -24,12 +24,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// How fast watchers are sent to (docs/use/watch.md, docs/adr/0009-watch.md).
+// How fast watchers are served (docs/use/watch.md, docs/adr/0009-watch.md).
 const (
 	gap       = 50 * time.Millisecond // between two sends to one watcher
-	slowAfter = 5 * time.Second       // that a write takes to a watcher that is sent away
-	cutAfter  = 30 * time.Second      // that a write takes to one that is cut off
-	toldAll   = time.Second           // in which nodes without consensus have told each other a change, with its copies
+	slowAfter = 5 * time.Second       // how long a write to a watcher takes before the watcher is sent away
+	cutAfter  = 30 * time.Second      // how long a write takes before the watcher is cut off
+	// nodes without consensus have told each other a change within it, with its copies
+	toldAll = time.Second
 )
 
 // eachMode runs a scenario in both modes.
@@ -40,7 +41,7 @@ func eachMode(t *testing.T, scenario func(t *testing.T, mode string)) {
 	}
 }
 
-// reaches is how soon what a node did reaches the readers of all nodes.
+// reaches returns how soon what a node did reaches the readers of all nodes.
 func reaches(mode string) time.Duration {
 	if mode == config.AP {
 		return toldAll
@@ -93,7 +94,7 @@ func TestWatchStreamsOfAllNodesHaveTheSameEvents(t *testing.T) {
 	})
 }
 
-// position is the number in an index.
+// position returns the number in an index.
 func position(w *sim.World, index string) uint64 {
 	w.Helper()
 	_, number, _ := strings.Cut(index, "-")
@@ -197,14 +198,14 @@ func watchWhileNodesDie(w *sim.World, next func(w *sim.World, turn int) string) 
 	expect.That(w, len(acked) > 150, "%d of %d registrations were acknowledged", len(acked), registered)
 }
 
-// poll sends a long poll, and returns its changes with the index at which the next one goes on.
+// poll sends a long poll, and returns its changes with the index from which the next one continues.
 func poll(w *sim.World, node, query string) api.Changes {
 	w.Helper()
 	return documentOf[api.Changes](w, w.Hold(node, "GET", "/v1/rollcall/watch?"+query, ""))
 }
 
-// pollOn polls a node from an index on, while an instance is registered elsewhere, and returns the index that it came
-// to.
+// pollOn polls a node from an index on, while an instance is registered elsewhere, and returns the index that it
+// reached.
 func pollOn(w *sim.World, mode, node, elsewhere, index, id string) string {
 	w.Helper()
 	type reply struct {
@@ -266,7 +267,7 @@ func TestLongPollWithoutConsensusIsOfOneNode(t *testing.T) {
 	})
 }
 
-// sloth is a watcher of everything that takes nothing from its connection until it wakes.
+// sloth is a watcher of everything that reads nothing from its connection until it wakes.
 type sloth struct{ net.Conn }
 
 func newSloth(w *sim.World, node string) *sloth {
@@ -299,7 +300,7 @@ func (s *sloth) wake() (names []string, err error) {
 }
 
 // A fifth of the watchers read nothing, while megabytes that only these asked for make the nodes wait for them. Half
-// of them wake in time to read that they must fetch everything, the others are cut off.
+// of them wake in time to read that they must fetch everything; the others are cut off.
 func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
@@ -326,7 +327,7 @@ func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 			}
 			stuck := time.Now()
 			bulk := strings.Repeat("x", 60<<10)
-			for i := range 40 { // more than a connection takes that nobody reads
+			for i := range 40 { // more than a connection holds if nobody reads
 				register("BULKY", fmt.Sprint("bulky-", i), bulk)
 			}
 			filled := time.Now()

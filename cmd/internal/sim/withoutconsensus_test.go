@@ -23,9 +23,9 @@ import (
 // The bounds of replication, from the settings.
 var (
 	flow = config.Default().Replication.Flow
-	// told is how long a change takes to the peers while nothing fails.
+	// told is how long a change takes to reach the peers while nothing fails.
 	told = flow.BatchDelay + reach
-	// renewed is the same of a renewal, which waits for the next look at renewals first.
+	// renewed is the same for a renewal, which first waits for the next look at renewals.
 	renewed = flow.BatchDelay + told
 	// healed is how long it takes after the end of a cut: the next sign of life ends the pause between two tries.
 	healed = alive + told
@@ -34,11 +34,11 @@ var (
 )
 
 const (
-	// reach is what calls take over links of 1 ms, and how much later than that a scenario looks.
+	// reach is how long calls take over links of 1 ms, and how much later than that a scenario looks.
 	reach = 100 * time.Millisecond
-	// evicted is how often leases are looked through, see docs/understand/leases.md.
+	// evicted is how often leases are examined, see docs/understand/leases.md.
 	evicted = 100 * time.Millisecond
-	// alive is how often a server says something to its peers, see docs/reference/protocol/replication.md.
+	// alive is how often a server sends something to its peers, see docs/reference/protocol/replication.md.
 	alive = 5 * time.Second
 	// long is a lease that does not end in a scenario.
 	long = time.Hour
@@ -157,8 +157,8 @@ func TestHoldOfSelfPreservationReachesTheOtherApNodes(t *testing.T) {
 	})
 }
 
-// Nodes that start together do not wait for a copy: the first by name goes on, and the others, who ask again every 200 ms, copy
-// from it.
+// Nodes that start together do not wait for a copy: the first by name goes on, and the others, which ask again every
+// 200 ms, copy from it.
 func TestApNodesThatStartTogetherDoNotWaitForACopy(t *testing.T) {
 	settings := func(c *config.Config) { c.Store.Sync, c.Replication.CopyWait = store.SyncAlways, 10*time.Minute }
 	sim.Run(t, sim.Cluster{Nodes: 3, Mode: config.AP, Configure: settings}, func(w *sim.World) {
@@ -197,7 +197,7 @@ func TestApNodeThatStartsWaitsForOneThatCannotBeReached(t *testing.T) {
 	})
 }
 
-// loader is a client of a load that goes on at the next node when one does not answer.
+// loader is a client of a load that goes on at the next node when one does not respond.
 type loader struct {
 	w     *sim.World
 	nodes []string
@@ -216,8 +216,8 @@ func (l *loader) call(method, path, body string) sim.Reply {
 	}
 }
 
-// Registrations that only a dead node knew come back with the node, because its disk has what it acknowledged; those that were
-// canceled meanwhile do not.
+// Registrations that only a dead node knew come back with the node, because its disk has what it acknowledged; those
+// that were canceled meanwhile do not.
 func TestApNodesKilledUnderLoadLoseNothing(t *testing.T) {
 	always := func(c *config.Config) { c.Store.Sync = store.SyncAlways }
 	sim.Run(t, sim.Cluster{Nodes: 3, Mode: config.AP, Configure: always}, func(w *sim.World) {
@@ -243,7 +243,8 @@ func TestApNodesKilledUnderLoadLoseNothing(t *testing.T) {
 					if k%2 == 0 {
 						r := l.call("DELETE", path, "")
 						if l.moved {
-							continue // the other node may not know it yet, or the first have done what it did not answer
+							// the other node may not know it yet, or the first may have done it without a response
+							continue
 						}
 						expect.Equal(w, r.Status, http.StatusOK, "cancel "+id)
 						fate = false
@@ -278,8 +279,8 @@ func TestApNodesKilledUnderLoadLoseNothing(t *testing.T) {
 	})
 }
 
-// A node that is cut off evicts an instance that renews at another. What its client says there afterwards is older than what it
-// says at the other node then, and the operator's override, which the node has forgotten, lasts.
+// A node that is cut off evicts an instance that renews at another. What its client says there afterwards is older
+// than what it then says at the other node, and the operator's override, which the node has forgotten, lasts.
 func TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3, Mode: config.AP}, func(w *sim.World) {
 		const lease = 10 * time.Second
@@ -309,8 +310,8 @@ func TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride(t *testing.T) {
 	})
 }
 
-// A node misses that an instance was canceled and registered again. A registration that the client sends to that node later is
-// newer, and the override that went with the cancel stays removed.
+// A node misses that an instance was canceled and registered again. A registration that the client sends to that node
+// later is newer, and the override that went with the cancel stays removed.
 func TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3, Mode: config.AP}, func(w *sim.World) {
 		w.RegisterAt("n2", "HERD/a", long)
@@ -338,8 +339,8 @@ func post(w *sim.World, node string, m *rollcallpeer.Message) sim.Reply {
 	return w.Call(node, "POST", "/v1/rollcall/replication", string(rollcallpeer.Encode(codec.Newest, m)), "Content-Type: application/octet-stream")
 }
 
-// Nothing proves which sender may use a name, where there is no access control. But messages in another node's name, whose clocks
-// are far ahead, must not keep a node from hearing the real one, at once and after a restart.
+// Without access control, nothing proves which sender may use a name. But messages in another node's name, whose
+// clocks are far ahead, must not keep a node from hearing the real one, at once and after a restart.
 func TestMessageInAnotherNodesNameDoesNotShutThatNodeOut(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 2, Mode: config.AP}, func(w *sim.World) {
 		const lease = 10 * time.Second

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// section is one part of a frame: its head, and rows of which a small terminal shows some.
+// section is one part of a frame: its header, and rows, some of which a small terminal shows.
 type section struct {
 	head        line
 	rows        []line
@@ -16,11 +16,11 @@ type section struct {
 	scrolls     bool
 }
 
-// mostStateLines is how many lines the line of state can have on a terminal.
+// mostStateLines is the most lines that the line of state can take on a terminal.
 const mostStateLines = 3
 
-// frame returns the lines of a frame of at most width columns and height lines; 0: without a limit. What others named
-// passes cli.Printable here, so that nothing drives the terminal.
+// frame returns the lines of a frame of at most width columns and height lines; 0 means no limit. Names chosen by
+// others pass cli.Printable here, so that nothing drives the terminal.
 func (m *model) frame(now time.Time, width, height int) []line {
 	states := m.holding(now)
 	state := []line{states[0]}
@@ -62,7 +62,7 @@ func (m *model) title(now time.Time) line {
 	return line{strings.Join(append(parts, clock(now)), "  "), head}
 }
 
-// figureLines are the figures of the overview. Before the first response none is known.
+// figureLines returns the figures of the overview. Before the first response none is known.
 func (m *model) figureLines() []line {
 	o, said := m.last.overview, m.last.server != ""
 	f := o.Figures
@@ -74,7 +74,7 @@ func (m *model) figureLines() []line {
 	}
 }
 
-// responding is how many nodes respond, of how many.
+// responding returns how many nodes respond, and of how many.
 func (m *model) responding() string {
 	respond := 0
 	for _, n := range m.last.overview.Status.Nodes {
@@ -99,7 +99,7 @@ func (m *model) peersOK() string {
 	return fmt.Sprintf("%d of %d ok", ok, len(all))
 }
 
-// sections are the parts of a frame below the figures, in their order.
+// sections returns the parts of a frame below the figures, in order.
 func (m *model) sections(further []line) []section {
 	all := []section{m.nodes()}
 	if len(m.last.overview.Peers.Peers) > 0 {
@@ -157,7 +157,7 @@ func (m *model) peers() section {
 	return s
 }
 
-// apps is the section that scrolls, in the server's order. Names stand last, because they can be long.
+// apps returns the section that scrolls, in the server's order. Names come last, because they can be long.
 func (m *model) apps() section {
 	o := m.last.overview
 	cells := [][]string{{"UP", "ALL", "OVERDUE", "APPLICATION"}}
@@ -182,7 +182,7 @@ func (m *model) apps() section {
 	return s
 }
 
-// recent is the section of the last changes, newest first.
+// recent returns the section of the last changes, newest first.
 func (m *model) recent() section {
 	s := section{head: line{"LAST CHANGES", head}, least: 3, most: keptChanges}
 	var cells [][]string
@@ -202,7 +202,7 @@ func (m *model) recent() section {
 	return s
 }
 
-// tableOf makes a section of a table, the head first.
+// tableOf makes a section from a table, whose first row is the header.
 func tableOf(cells [][]string, least, most int) section {
 	texts := align(cells)
 	s := section{head: line{texts[0], head}, least: least, most: most}
@@ -212,7 +212,7 @@ func tableOf(cells [][]string, least, most int) section {
 	return s
 }
 
-// body is the lines of the sections: all of them, or as many as there is room for.
+// body returns the lines of the sections: all of them, or as many as there is room for.
 func (m *model) body(sections []section, room int, limited bool) (lines []line) {
 	if !limited {
 		for _, s := range sections {
@@ -227,8 +227,8 @@ func (m *model) body(sections []section, room int, limited bool) (lines []line) 
 	return lines
 }
 
-// allot shares the lines of a frame: first each section, in their order, gets its head and the least of its rows, then all
-// in turn get more.
+// allot distributes the lines of a frame: first each section, in order, gets its header and the least of its rows,
+// then all in turn get more.
 func allot(sections []section, room int) []int {
 	given := make([]int, len(sections))
 	for i, s := range sections {
@@ -248,7 +248,7 @@ func allot(sections []section, room int) []int {
 	return given
 }
 
-// part is as much of a section as there are lines for it.
+// part returns as much of a section as there are lines for it.
 func (m *model) part(s section, given int) []line {
 	if given == 0 {
 		return nil
@@ -268,7 +268,7 @@ func (m *model) part(s section, given int) []line {
 	return append([]line{s.head}, rows[:min(shown, len(rows))]...)
 }
 
-// helpLines are what keys do.
+// helpLines say what keys do.
 var helpLines = []line{
 	{},
 	{"q, Ctrl-C     quit", plain},

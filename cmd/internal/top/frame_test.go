@@ -29,7 +29,7 @@ const (
 	second = "http://10.0.0.2:8761"
 )
 
-// at is a time of the minute that the tests are about.
+// at returns a time in the minute that the tests are about.
 func at(second int) time.Time { return time.Date(2026, 1, 31, 12, 0, second, 0, time.UTC) }
 
 func healthy(second int) reading {
@@ -63,7 +63,7 @@ func healthy(second int) reading {
 	return reading{at: at(second), server: first, overview: o}
 }
 
-// sample is a model of a cluster that is well, with two changes.
+// sample returns a model of a healthy cluster, with two changes.
 func sample() *model {
 	m := newModel([]string{first, second})
 	m.add(healthy(0))
@@ -200,8 +200,8 @@ func spoil(v reflect.Value, text string) {
 	}
 }
 
-// Whatever a service, a peer or a server is called, whatever servers say and people type, reaches the terminal as visible
-// characters.
+// Whatever a service, a peer or a server is called, whatever servers say and people type, reaches the terminal as
+// visible characters.
 func TestHostileNamesDoNotReachTheTerminal(t *testing.T) {
 	const hostile = "x\x1b]0;owned\x07\x1b[2J\u202egnp\u2066.\u200f\u009b31m\r\n\t\xff\u200by"
 	for _, tc := range []struct {
@@ -331,7 +331,7 @@ func saying(level, text string) func(r *reading) {
 	return func(r *reading) { r.overview.Line = client.Line{Level: level, Text: text} }
 }
 
-// states has a row for each truth: what brings it about, and the line of state then.
+// states has a row for each truth: its cause, and the resulting line of state.
 var states = []struct {
 	name  string
 	read  func(r *reading) // what the server says, at second 2
@@ -449,7 +449,7 @@ var (
 	down       = client.Overview{} // says nothing, because it cannot be reached
 )
 
-// serving makes the responses of a server: its overview, with the applications that are asked for, events, and a stream of
+// serving makes the responses of a server: its overview, with the requested applications, events, and a stream of
 // changes that starts and stays silent.
 func serving(o client.Overview) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -492,7 +492,7 @@ func TestReaderAsksUntilAServerKnowsALeader(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		servers  []client.Overview
-		want     int // of the servers; -1: none
+		want     int // of the servers; -1 for none
 		failures int
 	}{
 		{"the first", []client.Overview{led, leaderless}, 0, 0},
@@ -571,7 +571,7 @@ func TestPrintWritesOneFrame(t *testing.T) {
 	expect.That(t, err != nil && out.Len() == 0, "without a server: %v, and %q", err, out.String())
 }
 
-// fakeScreen says what it shows, and whether it was finished.
+// fakeScreen records what it shows, and whether it was finished.
 type fakeScreen struct {
 	tcell.SimulationScreen
 	shown    chan string
@@ -659,7 +659,7 @@ func TestRunSaysThatTheServerDied(t *testing.T) {
 	expect.OK(t, <-ended)
 }
 
-// A filter is asked for when it is typed, however long the interval is.
+// A filter is applied when it is typed, however long the interval is.
 func TestRunFiltersAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

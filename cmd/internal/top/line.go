@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
-// style is how a line stands out. Of those that say how something is, the later one is the worse.
+// style is how a line stands out. Among those that rate something, a later one is worse.
 type style int
 
 const (
@@ -68,7 +68,7 @@ func align(rows [][]string) (texts []string) {
 	return texts
 }
 
-// wrap breaks a line between words into at most so many.
+// wrap breaks a line between words into at most most lines.
 func wrap(l line, width, most int) (lines []line) {
 	text := ""
 	for _, word := range strings.Fields(l.text) {
@@ -85,7 +85,7 @@ func wrap(l line, width, most int) (lines []line) {
 	return append(lines, line{text, l.style})
 }
 
-// clip cuts a text to so many columns; 0: it stays.
+// clip cuts a text to a number of columns; 0 leaves it as it is.
 func clip(text string, width int) string {
 	if width <= 0 || uniseg.StringWidth(text) <= width {
 		return text
@@ -103,10 +103,10 @@ func clock(at time.Time) string { return at.UTC().Format("15:04:05Z") }
 
 func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// seconds is a duration in whole seconds.
+// seconds returns a duration in whole seconds.
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
-// shown is a value, or a sign that it is not known.
+// shown returns a value, or a sign that it is not known.
 func shown(known bool, value any) string {
 	if !known {
 		return "?"
@@ -114,7 +114,7 @@ func shown(known bool, value any) string {
 	return fmt.Sprint(value)
 }
 
-// decimal is a number with one digit behind the point at most; nil: it is not known.
+// decimal returns a number with at most one digit after the point, or a sign that it is not known (nil).
 func decimal(x *float64) string {
 	if x == nil {
 		return "?"
@@ -122,7 +122,7 @@ func decimal(x *float64) string {
 	return strconv.FormatFloat(math.Round(*x*10)/10, 'f', -1, 64)
 }
 
-// latency is a time in seconds for people; nil: it is not known.
+// latency returns a time in seconds for people, or a sign that it is not known (nil).
 func latency(s *float64) string {
 	if s == nil {
 		return "?"

@@ -14,19 +14,19 @@ import (
 // keptChanges is how many of the last changes are shown.
 const keptChanges = 10
 
-// model is what is known, and what the keys have made of the frame. One goroutine owns it.
+// model is what is known, and the state of the frame that keys change. One goroutine owns it.
 type model struct {
 	servers []string
 
-	last        reading              // the last that a server gave
-	lostSince   time.Time            // since when no server has responded; zero: one does
+	last        reading              // the last one from a server
+	lostSince   time.Time            // since when no server has responded; zero while one does
 	failures    []failure            // of the last try
 	silentSince map[string]time.Time // by server, since when it has not responded
 
-	brokenSince  time.Time // since when no changes come; zero: they come
+	brokenSince  time.Time // since when no changes arrive; zero while they arrive
 	brokenReason string
 	changes      []change  // newest first, at most keptChanges
-	streamSince  time.Time // since when changes come from the stream; zero: none did yet
+	streamSince  time.Time // since when changes come from the stream; zero before the first
 
 	filter       string
 	typing, help bool
@@ -45,7 +45,7 @@ func newModel(servers []string) *model {
 	return &model{servers: servers, silentSince: map[string]time.Time{}}
 }
 
-// add accepts what servers have said.
+// add takes what servers have said.
 func (m *model) add(r reading) {
 	m.failures = r.failures
 	for _, f := range r.failures {
@@ -64,7 +64,7 @@ func (m *model) add(r reading) {
 	m.last = r
 }
 
-// addEvents accepts what a server remembers of the time before the stream of changes, by that server's clock.
+// addEvents takes what a server remembers from before the stream of changes, by that server's clock.
 func (m *model) addEvents(now time.Time, events client.Events) {
 	from := m.streamSince
 	if from.IsZero() {
@@ -85,7 +85,7 @@ func (m *model) addEvents(now time.Time, events client.Events) {
 	m.changes = m.changes[:min(len(m.changes), keptChanges)]
 }
 
-// follow accepts an event of the stream of changes.
+// follow takes an event of the stream of changes.
 func (m *model) follow(at time.Time, event client.WatchEvent) {
 	switch e := event.(type) {
 	case client.WatchStart:
@@ -105,7 +105,7 @@ func (m *model) addChange(c change) {
 	m.changes = m.changes[:min(len(m.changes), keptChanges)]
 }
 
-// breakStream accepts that no changes come any more, until the next start of a stream.
+// breakStream records that no changes arrive any more, until the next start of a stream.
 func (m *model) breakStream(at time.Time, reason string) {
 	if m.brokenSince.IsZero() {
 		m.brokenSince = at
@@ -159,7 +159,7 @@ func (m *model) pressRune(r rune) {
 	}
 }
 
-// longestFilter is more than an application's name may have.
+// longestFilter is longer than an application's name may be.
 const longestFilter = 256
 
 // edit changes the filter that is being typed.

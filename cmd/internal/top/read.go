@@ -12,15 +12,15 @@ import (
 // server is one server of the cluster.
 type server struct {
 	name   string         // as frames show it
-	client *client.Client // that asks no other server, and needs no leader
+	client *client.Client // asks no other server, and needs no leader
 }
 
 // reading is what one server has said at one time, and what others have not.
 type reading struct {
 	at       time.Time
-	server   string // that responded; "": none did
+	server   string // that responded; "" if none did
 	failures []failure
-	part     string // of their names that the applications had to have; "": those of all
+	part     string // applications were limited to names with this part; "" for all
 	overview client.Overview
 }
 
@@ -38,16 +38,17 @@ func (r reading) errors() (all []error) {
 }
 
 const (
-	// askPatience is for one document of one server, which gives other nodes 2 s to respond when it was not asked lately.
+	// askPatience is the wait for one document from one server, which gives other nodes 2 s to respond if it was not
+	// asked recently.
 	askPatience = 4 * time.Second
-	returnAfter = 30 * time.Second // after which the first server is asked first again
+	returnAfter = 30 * time.Second // the first server is asked first again after it
 	mostApps    = 1000             // that a server counts in a response, those in trouble first
 )
 
 // reader asks the servers. It belongs to the goroutine that calls read.
 type reader struct {
 	servers []server
-	first   int // of servers, that is asked first
+	first   int // of servers; asked first
 	movedAt time.Time
 }
 
@@ -58,7 +59,7 @@ func (r *reader) names() (all []string) {
 	return all
 }
 
-// events is what the first server that responds remembers, so that the first frame shows changes.
+// events returns what the first server that responds remembers, so that the first frame shows changes.
 func (r *reader) events(ctx context.Context) (found client.Events, err error) {
 	for _, s := range r.servers {
 		found, err = ask(ctx, s.client.Events)
@@ -69,8 +70,9 @@ func (r *reader) events(ctx context.Context) (found client.Events, err error) {
 	return found, err
 }
 
-// read asks one server after another until one says how the cluster is, and how many instances the applications have whose
-// names have part in them. A server that knows no leader may be cut off, so it only counts if no other server knows better.
+// read asks one server after another until one says how the cluster is, and how many instances the applications have
+// whose names contain part. A server that knows no leader may be cut off, so it only counts if no other server knows
+// better.
 func (r *reader) read(ctx context.Context, part string) reading {
 	if r.first != 0 && time.Since(r.movedAt) > returnAfter {
 		r.first, r.movedAt = 0, time.Now()
@@ -110,11 +112,11 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 	return question(ctx)
 }
 
-// withoutUser is a URL without the password that it may hold.
+// withoutUser returns a URL without the password that it may hold.
 func withoutUser(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "a server" // whatever is wrong with it, a part of it may be secret
+		return "a server" // whatever is wrong with it, part of it may be secret
 	}
 	u.User = nil
 	return u.String()

@@ -1,6 +1,6 @@
-// Package top is `rollcall top`: the overview of a cluster in a terminal, for people who have no browser at hand. What is
-// shown comes from the public API, above all from the overview that a server makes of its cluster; nothing is changed, and
-// what the server says is not said again here.
+// Package top is `rollcall top`: the overview of a cluster in a terminal, for people who have no browser at hand.
+// What it shows comes from the public API, above all from the overview that a server makes of its cluster. It changes
+// nothing, and does not judge anew what the server has judged.
 //
 //	top.go        what the command calls: Show, on the terminal, and Print, one frame as text
 //	line.go       lines of text, and how they fit a terminal
@@ -27,17 +27,17 @@ import (
 
 // Config is what an overview needs.
 type Config struct {
-	Servers  []string      // URLs, in the order in which they are asked; at least one
+	Servers  []string      // URLs, in the order they are asked; at least one
 	Interval time.Duration // between two questions; positive
-	// Open makes a client of some of the servers, whose reads are answered without a leader too. log receives what the client
-	// warns of.
+	// Open returns a client of some of the servers, whose reads are answered even without a leader. log receives the
+	// client's warnings.
 	Open func(servers []string, log *slog.Logger) (*client.Client, error)
 }
 
-// longestStill is how long a frame stays at most, whatever the interval: times and changes go on.
+// longestStill is the longest that a frame stays, whatever the interval: times and changes go on.
 const longestStill = time.Second
 
-// open makes the reader, whose clients ask one server each, and a client of all servers for the stream of changes.
+// open returns the reader, whose clients ask one server each, and a client of all servers for the stream of changes.
 func (c Config) open(warn func(string)) (*reader, *client.Client, error) {
 	r := &reader{}
 	for _, address := range c.Servers {
@@ -63,7 +63,7 @@ func Print(ctx context.Context, c Config, w io.Writer) error {
 		return errors.Join(read.errors()...)
 	}
 	m.add(read)
-	// Without the events the frame still says most.
+	// Even without the events the frame says most.
 	if events, err := r.events(ctx); err == nil {
 		m.addEvents(time.Now(), events)
 	}
@@ -149,7 +149,7 @@ func run(ctx context.Context, c Config, screen tcell.Screen) error {
 	return nil
 }
 
-// replace puts a value into a channel of one place that nothing else sends to. It never waits.
+// replace puts a value into a channel of capacity one that nothing else sends to. It never waits.
 func replace(c chan string, value string) {
 	select {
 	case <-c:
@@ -193,7 +193,7 @@ func follow(ctx context.Context, cl *client.Client, send func(bool, func(*model)
 	}
 }
 
-// handle passes on a key, and makes room for another size of the terminal.
+// handle passes on a key, and adapts to another size of the terminal.
 func handle(screen tcell.Screen, m *model, ev tcell.Event) {
 	switch ev := ev.(type) {
 	case *tcell.EventKey:
@@ -203,7 +203,8 @@ func handle(screen tcell.Screen, m *model, ev tcell.Event) {
 	}
 }
 
-// styles are the attributes of lines. Where the terminal has no colors, or NO_COLOR is set, the others are left.
+// styles are the attributes of lines. Without colors, because the terminal lacks them or NO_COLOR is set, the other
+// attributes remain.
 var styles = map[style]tcell.Style{
 	plain: tcell.StyleDefault,
 	head:  tcell.StyleDefault.Bold(true),
@@ -213,7 +214,7 @@ var styles = map[style]tcell.Style{
 	dim:   tcell.StyleDefault.Dim(true),
 }
 
-// draw shows the frame of this moment. The screen sends the terminal what has changed only.
+// draw shows the current frame. The screen sends the terminal only what has changed.
 func draw(screen tcell.Screen, m *model) {
 	width, height := screen.Size()
 	screen.Clear()
@@ -223,7 +224,7 @@ func draw(screen tcell.Screen, m *model) {
 	screen.Show()
 }
 
-// warnings passes on what a client warns of: its log has no other reader.
+// warnings passes on a client's warnings: its log has no other reader.
 type warnings struct{ send func(text string) }
 
 func (w warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// truth is a state that people have to know of.
+// truth is a state that people must know about.
 type truth struct {
 	name string
-	say  func(m *model, now time.Time) line // without a text: it is not so
+	say  func(m *model, now time.Time) line // returns a line without text if it does not apply
 }
 
-// truths are what a server says of its cluster, and what no server can know: whether servers respond. The worst of them that
-// holds is the line of state; of several that are as bad, the first.
+// truths are what a server says of its cluster, and what no server can know: whether servers respond. The worst one
+// that applies is the line of state; of equally bad ones, the first.
 var truths = []truth{
 	{"no server responds", (*model).sayLost},
 	{"the server's line", (*model).sayLine},
@@ -26,7 +26,7 @@ var truths = []truth{
 // levels are the styles of what a server says, by its level.
 var levels = map[string]style{"well": good, "warn": warn, "bad": bad}
 
-// holding are the truths of this moment as lines, the worst first, at least one.
+// holding returns the truths that apply now as lines, the worst first, at least one.
 func (m *model) holding(now time.Time) (lines []line) {
 	if m.last.server == "" && m.lostSince.IsZero() {
 		return []line{{"Asking " + strings.Join(m.servers, ", ") + " …", dim}}
@@ -55,7 +55,7 @@ func (m *model) sayLost(now time.Time) line {
 	return line{text, bad}
 }
 
-// sayLine is the server's own line of state. A level that this program does not know is no good news.
+// sayLine returns the server's own line of state. A level that this program does not know counts as bad news.
 func (m *model) sayLine(time.Time) line {
 	if m.last.server == "" {
 		return line{}
@@ -87,11 +87,11 @@ func (m *model) sayBroken(time.Time) line {
 	return line{fmt.Sprintf("No changes come since %s (%s). The next server is tried.", clock(m.brokenSince), m.brokenReason), warn}
 }
 
-// mostTroubles is how many things that need attention are shown at most.
+// mostTroubles bounds the things that need attention and are shown.
 const mostTroubles = 10
 
-// attention is what needs attention besides the line of state, in at most so many lines: the truths that are no good news,
-// then what the server lists, the worst first.
+// attention returns what needs attention besides the line of state, in at most mostTroubles lines: the truths that
+// are no good news, then what the server lists, the worst first.
 func (m *model) attention(further []line) (all []line) {
 	for _, l := range further {
 		if l.style > good {
