@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// How long what an authority makes holds, unless something else is said: itself for ten years, a certificate for two.
+// Default lifetimes: ten years for an authority, two for a certificate.
 const (
 	authorityLife   = 10 * 365 * 24 * time.Hour
 	CertificateLife = 2 * 365 * 24 * time.Hour
-	clockSkew       = time.Hour // by which the clocks of machines may differ
+	clockSkew       = time.Hour // how much the clocks of machines may differ
 )
 
 // Authority signs certificates of nodes (ECDSA, P-256).
@@ -30,7 +30,8 @@ type Authority struct {
 // Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewAuthority makes an authority whose certificate has a name. The error is that of the system's source of randomness.
+// NewAuthority creates an authority whose certificate has the given name. An error comes from the system's source of
+// randomness.
 func NewAuthority(name string, now time.Time) (*Authority, Pair, error) {
 	template, key, err := newTemplate(name, now, authorityLife)
 	if err != nil {
@@ -47,7 +48,7 @@ func NewAuthority(name string, now time.Time) (*Authority, Pair, error) {
 	return a, pair, err
 }
 
-// ReadAuthority reads an authority that NewAuthority made. An error says what the pair is not.
+// ReadAuthority reads an authority that NewAuthority made. The error says why the pair is not one.
 func ReadAuthority(pair Pair) (*Authority, error) {
 	read, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -60,13 +61,13 @@ func ReadAuthority(pair Pair) (*Authority, error) {
 	return &Authority{read.Leaf, key}, nil
 }
 
-// PEM is the authority's certificate, which others trust.
+// PEM returns the authority's certificate, which others trust.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Issue makes a certificate under a name: for servers and clients, for its hosts (DNS names and IP addresses) and for
-// localhost, or without hosts for clients alone. It ends with the authority's at the latest.
+// Issue issues a certificate under a name: for servers and clients, for its hosts (DNS names and IP addresses) and
+// for localhost, or without hosts for clients alone. It expires with the authority's at the latest.
 func (a *Authority) Issue(name string, hosts []string, life time.Duration, now time.Time) (Pair, error) {
 	template, key, err := newTemplate(name, now, life)
 	if err != nil {
@@ -112,7 +113,7 @@ func newTemplate(name string, now time.Time, life time.Duration) (*x509.Certific
 	}, key, nil
 }
 
-// sign makes a certificate for a key, and both in PEM.
+// sign makes a certificate for a key, and returns both in PEM.
 func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (Pair, error) {
 	cert, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package certfiles is key pairs and authorities in PEM files that may be replaced while they are used, and a small
-// authority that signs certificates of nodes. It makes configurations of TLS that use what the files hold at each
-// handshake; connections that are there already are not its business. ReadPrivate reads any file that holds secrets or what
-// guards them, which the owner may write and the group may read.
+// Package certfiles reads key pairs and authorities from PEM files that may be replaced while they are used, and has
+// a small authority that signs certificates of nodes. Its TLS configurations use what the files hold at each
+// handshake; it does nothing about existing connections.
 package certfiles
 
 import (
@@ -19,32 +18,32 @@ import (
 	"time"
 )
 
-// Files are the names of a key pair and of the file of authorities; an empty name stands for none.
+// Files are the names of a key pair and of the file of authorities. A name may be empty.
 type Files struct {
 	Cert, Key, CA string
 	// Keys are the settings that name the three, for errors and the log.
 	Keys [3]string
 }
 
-// checkInterval is how often the files are looked at beside handshakes: connections that last need none.
+// checkInterval is how often the files are checked besides handshakes: long-lived connections need none.
 const checkInterval = 10 * time.Second
 
-// Source is what files hold. Safe for concurrent use.
+// Source is the contents of the files. Safe for concurrent use.
 type Source struct {
 	files Files
 	log   *slog.Logger
-	// Changed is called after something that the files hold has changed; nil: nothing is. It is set before Run and the first
-	// handshake.
+	// Changed is called after the contents of the files have changed. It may be nil, and is set before Run and the
+	// first handshake.
 	Changed func()
 
 	pair atomic.Pointer[tls.Certificate]
 	pool atomic.Pointer[x509.CertPool]
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	at stamps
 }
 
-// stamps are when each of the files changed last; zero for one that is not there.
+// stamps are the times when each of the files last changed; zero for one that does not exist.
 type stamps [3]time.Time
 
 // Open reads the files for the first time. Later failures leave in use what was read before.
@@ -57,19 +56,19 @@ func Open(f Files, log *slog.Logger) (*Source, error) {
 	return s, err
 }
 
-// Certificate is the pair of now; nil: the files have none.
+// Certificate returns the current pair, or nil if the files have none.
 func (s *Source) Certificate() *tls.Certificate {
 	s.Check()
 	return s.pair.Load()
 }
 
-// Authorities are those of now; nil: the files have none.
+// Authorities returns the current authorities, or nil if the files have none.
 func (s *Source) Authorities() *x509.CertPool {
 	s.Check()
 	return s.pool.Load()
 }
 
-// Run looks at the files again and again until ctx ends.
+// Run checks the files at intervals until ctx ends.
 func (s *Source) Run(ctx context.Context) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
@@ -83,8 +82,8 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// Check reads the files again if one of them was changed. It costs three stats. Each change is read once: a pair that is
-// half replaced is read again when its other half changes.
+// Check reads the files again if one of them was changed. It costs three stats. Each change is read once: a pair that
+// is half replaced is read again when its other half changes.
 func (s *Source) Check() {
 	s.mu.Lock()
 	at := s.modified()
@@ -103,15 +102,15 @@ func (s *Source) Check() {
 	s.announce(changed)
 }
 
-// replacing is how long the other half of a pair may take to be replaced, before an error is one.
+// replacing is how long the other half of a pair may take to be replaced before an error counts.
 const replacing = time.Second
 
-// newest is the time of the last change.
+// newest returns the time of the last change.
 func (s stamps) newest() time.Time {
 	return slices.MaxFunc(s[:], time.Time.Compare)
 }
 
-// Reload reads the files again, whenever they were changed, and returns the settings whose files hold something else now.
+// Reload reads the files again, whenever they were changed, and returns the settings whose files have changed.
 func (s *Source) Reload() (changed []string) {
 	s.mu.Lock()
 	s.at = s.modified()
@@ -131,7 +130,7 @@ func (s *Source) announce(changed []string) {
 	}
 }
 
-// replace uses what was read, as far as the files could be read, and returns the settings whose files held something else.
+// replace uses what could be read, and returns the settings whose files have changed.
 func (s *Source) replace(pair *tls.Certificate, pool *x509.CertPool, err error) (changed []string) {
 	if err != nil {
 		s.log.Error("changed certificates cannot be read, the old ones stay in use", "err", err)
@@ -160,7 +159,7 @@ func samePair(a, b *tls.Certificate) bool {
 	return true
 }
 
-// read reads all files. What one of them does not give is nil.
+// read reads all files. What one of them does not provide is nil.
 func (s *Source) read() (pair *tls.Certificate, pool *x509.CertPool, err error) {
 	var errs []error
 	if s.files.Cert != "" {
@@ -189,7 +188,7 @@ func (s *Source) modified() (at stamps) {
 	return at
 }
 
-// ReadPool reads the certificates of authorities from a PEM file. Of several each must be readable.
+// ReadPool reads the certificates of authorities from a PEM file. Every one must be readable.
 func ReadPool(path string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -161,7 +161,7 @@ func TestAuthoritiesThatCannotBeReadChangeNothing(t *testing.T) {
 	}
 }
 
-// connects says whether a handshake between a listener and a client succeeds, and a byte arrives.
+// connects reports whether a handshake between a listener and a client succeeds, and a byte arrives.
 func connects(t *testing.T, server, client *tls.Config) bool {
 	t.Helper()
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)

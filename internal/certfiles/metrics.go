@@ -2,7 +2,8 @@ package certfiles
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// ExpiryGauge shows when the certificate of a source ends, which has one. use says what the certificate is for.
+// ExpiryGauge shows when the certificate of a source, which must have one, expires. use says what the certificate is
+// for.
 func ExpiryGauge(use string, of *Source) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "rollcall_certificate_expiry_timestamp_seconds",

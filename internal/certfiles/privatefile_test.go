@@ -16,7 +16,7 @@ func TestReadRefusesFilesThatOthersCanRead(t *testing.T) {
 	for _, c := range []struct {
 		mode  os.FileMode
 		limit int64
-		want  string // "": it is read
+		want  string // "" if it is read
 	}{
 		{0o600, 4, ""}, {0o640, 4, ""}, {0o440, 4, ""}, {0o400, 4, ""},
 		{0o644, 4, "mode 0644"}, {0o660, 4, "mode 0660"}, {0o750, 4, "mode 0750"},

@@ -6,7 +6,8 @@ import (
 	"errors"
 )
 
-// Server is the TLS of a listener that shows the pair; with authorities, clients must show a certificate of one of them.
+// Server returns the TLS configuration of a listener that shows the pair. If there are authorities, clients must show
+// a certificate from one of them.
 func (s *Source) Server(protocols ...string) *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols,
@@ -18,17 +19,18 @@ func (s *Source) Server(protocols ...string) *tls.Config {
 	return c
 }
 
-// Mutual is the TLS of both sides of connections between equals, which know each other by certificates of the authorities
-// and not by host names: who the other one is, is left to the caller.
+// Mutual returns the TLS configuration for both sides of connections between equals, which recognize each other by
+// certificates from the authorities and not by host names. Finding out who the other one is, is left to the caller.
 func (s *Source) Mutual() *tls.Config {
 	c := s.Server()
 	c.GetClientCertificate = s.clientCertificate
-	// The host name check of the standard library is replaced by one of the chain in VerifyConnection.
+	// A check of the chain in VerifyConnection replaces the standard library's check of the host name.
 	c.InsecureSkipVerify, c.VerifyConnection = true, s.verifyChain
 	return c
 }
 
-// demand makes clients show a certificate of the authorities of now; crypto/tls resumes no session with one of another.
+// demand makes clients show a certificate from the current authorities; crypto/tls resumes no session with one from
+// another.
 func (s *Source) demand(c *tls.Config) {
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := c.Clone()
@@ -38,8 +40,8 @@ func (s *Source) demand(c *tls.Config) {
 	}
 }
 
-// Client is the TLS of now of clients of servers that have certificates of the authorities (none: the system's), and that
-// are known by host name.
+// Client returns the current TLS configuration for clients of servers that have certificates from the authorities
+// (the system's if there are none), and that are known by host name.
 func (s *Source) Client() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: s.Authorities(), GetClientCertificate: s.clientCertificate}
 }
@@ -51,7 +53,8 @@ func (s *Source) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificat
 	return new(tls.Certificate), nil
 }
 
-// verifyChain wants a certificate of the authorities of now, for servers: one that is for clients alone makes nobody an equal.
+// verifyChain requires a certificate from the current authorities that is valid for servers: one for clients alone
+// makes nobody an equal.
 func (s *Source) verifyChain(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("peer sent no certificate")

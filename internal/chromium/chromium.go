@@ -1,5 +1,5 @@
-// Package chromium opens pages in a Chromium without a window: for the tests of the dashboard, and for the pictures that
-// documents show. What a page must be is said by its tests.
+// Package chromium opens pages in a headless Chromium: for the tests of the dashboard, and for the pictures in
+// documents. The tests say what a page must be like.
 package chromium
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Open starts a browser with one page, for at most ten minutes, and returns the context of the page. The browser ends with
-// the test, which is skipped where Chromium is missing.
+// Open starts a browser with one page, for at most ten minutes, and returns the context of the page. The browser ends
+// with the test, which is skipped if Chromium is missing.
 func Open(t testing.TB) context.Context {
 	t.Helper()
 	_, missing := exec.LookPath("chromium")
@@ -42,14 +42,14 @@ func Command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.V
 	})
 }
 
-// Look is how a page is looked at.
+// Look is how a page is displayed.
 type Look struct {
 	Theme  string // light or dark
 	Width  int64  // pixels
 	Height int64  // pixels
 }
 
-// As has the page shown so.
+// As displays the page with a look.
 func As(l Look) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.EmulateViewport(l.Width, l.Height),
 		Command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Theme}}}))

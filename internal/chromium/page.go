@@ -23,7 +23,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Page is a page that a test looks at and works with. What it should not do is kept: see Complaints.
+// Page is a page that a test examines and works with. It records what the page should not do: see Complaints.
 type Page struct {
 	testing.TB
 	ctx context.Context
@@ -33,7 +33,7 @@ type Page struct {
 	complains []string // console errors, exceptions, and requests to others than base
 }
 
-// Limit is how long a page may take to show what is awaited.
+// Limit is how long a page may take to show what a test waits for.
 const Limit = time.Minute
 
 const tall = 900
@@ -41,8 +41,8 @@ const tall = 900
 // Looks are light and dark, in a wide and a narrow window.
 var Looks = []Look{{Theme: "light", Width: 1280, Height: tall}, {Theme: "dark", Width: 1280, Height: tall}, {Theme: "light", Width: 400, Height: tall}, {Theme: "dark", Width: 400, Height: tall}}
 
-// OpenPage starts a browser that may ask nothing but base for anything. It ends with the test. In the repository, whose root
-// is given, axe-core must be, which finds what keeps people from using a page.
+// OpenPage starts a browser that may send requests only to base. It ends with the test. The repository at root must
+// have axe-core, which finds what keeps people from using a page.
 func OpenPage(t testing.TB, root, base string) *Page {
 	t.Helper()
 	axe, err := os.ReadFile(filepath.Join(root, "integration/clients/browser/node_modules/axe-core/axe.min.js"))
@@ -53,15 +53,15 @@ func OpenPage(t testing.TB, root, base string) *Page {
 	return p
 }
 
-// complaint keeps what the page should not do. The browser says so in a goroutine of its own.
+// complaint records what the page should not do. The browser reports it in a goroutine of its own.
 func (p *Page) complaint(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.complains = append(p.complains, text)
 }
 
-// Complaints are what the page did since the last call, and should not do: errors and warnings in the console, exceptions, and
-// requests to others.
+// Complaints returns what the page did since the last call, and should not do: errors and warnings in the console,
+// exceptions, and requests to others.
 func (p *Page) Complaints() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *Page) hear(event any, base string) {
 	}
 }
 
-// Do has actions done, one after the other.
+// Do performs actions, one after the other.
 func (p *Page) Do(steps ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, Limit)
@@ -104,13 +104,13 @@ func Ask[T any](p *Page, action chromedp.Action[T]) T {
 	return need.Got(chromedp.Run(ctx, action))(p.TB)
 }
 
-// Evaluate has a script run in the page, and waits for what it promises.
+// Evaluate runs a script in the page, and waits for its promise.
 func Evaluate[T any](p *Page, script string) T {
 	p.Helper()
 	return Ask(p, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
-// Violations are what axe finds in the page.
+// Violations returns what axe finds in the page.
 func (p *Page) Violations() []string {
 	p.Helper()
 	found := Evaluate[string](p, p.axe+`;axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((v) => v.id + ": " + v.help + " at " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | "))))`)
@@ -119,8 +119,8 @@ func (p *Page) Violations() []string {
 	return all
 }
 
-// Judge says what is wrong with the page that is open, under its path: what axe finds, what is wider than the window, and
-// complaints. A picture of it goes to the folder that keep names, unless that is empty.
+// Judge reports what is wrong with the open page, under its path: what axe finds, what is wider than the window, and
+// complaints. It saves a picture to the folder keep, unless that is empty.
 func (p *Page) Judge(path string, l Look, keep string) {
 	p.Helper()
 	for _, v := range p.Violations() {
@@ -155,8 +155,8 @@ func (p *Page) TabTo(selector string) {
 	p.Fatalf("100 times Tab do not lead to %s", selector)
 }
 
-// Slash presses the key as a person does: a page that keeps the key for itself gets no character. (chromedp.KeyEvent sends the
-// character in any case.)
+// Slash presses the key as a person does: a page that keeps the key for itself gets no character. (chromedp.KeyEvent
+// sends the character in any case.)
 func (p *Page) Slash() {
 	p.Helper()
 	down := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Code: "Slash", Text: "/"}

@@ -1,6 +1,7 @@
-// Package expect examines what a test is about: a failed expectation is an error of the test, which goes on and finds the
-// others. Every function reports whether the expectation holds. Package need is for what a test cannot go on without.
-// Tests of every package, and the suites and harnesses that tests run, import it; need imports it, nothing else does.
+// Package expect checks what a test is about: a failed expectation is an error of the test, which goes on and finds
+// the others. Every function reports whether the expectation holds. Package need is for what a test cannot go on
+// without. It is imported by tests of every package, by the suites and harnesses that tests run, and by need, but by
+// nothing else.
 package expect
 
 import (
@@ -11,7 +12,7 @@ import (
 	"strings"
 )
 
-// T is what expect wants of a test: that of testing and that of rapid have it.
+// T is what expect needs from a test; those of testing and of rapid have it.
 type T interface {
 	Helper()
 	Error(args ...any)
@@ -26,7 +27,7 @@ func That(t T, ok bool, format string, args ...any) bool {
 	return ok
 }
 
-// Equal expects got to be want. The message stands before the value, as in "the end took 5s, want 7s".
+// Equal expects got to be want. The message precedes the value, as in "the end took 5s, want 7s".
 func Equal[V comparable](t T, got, want V, format string, args ...any) bool {
 	t.Helper()
 	return That(t, got == want, "%s %s, want %s", message{format, args}, show{got}, show{want})
@@ -38,7 +39,7 @@ func Deep[V any](t T, got, want V, format string, args ...any) bool {
 	return That(t, reflect.DeepEqual(got, want), "%s %s, want %s", message{format, args}, show{got}, show{want})
 }
 
-// Slice is Equal for slices, of which an empty one and nil are equal.
+// Slice is Equal for slices. An empty one equals nil.
 func Slice[S ~[]E, E comparable](t T, got, want S, format string, args ...any) bool {
 	t.Helper()
 	return That(t, slices.Equal(got, want), "%s %s, want %s", message{format, args}, show{got}, show{want})
@@ -68,10 +69,10 @@ func OKf(t T, err error, format string, args ...any) bool {
 	return That(t, err == nil, "%s: %v", message{format, args}, err)
 }
 
-// Err is the error of a call whose value the test does not look at.
+// Err returns the error of a call whose value the test ignores.
 func Err[V any](_ V, err error) error { return err }
 
-// message is formatted when an expectation has failed only: most hold, and many are examined in loops.
+// message is formatted only when an expectation has failed: most hold, and many are checked in loops.
 type message struct {
 	format string
 	args   []any
@@ -79,7 +80,7 @@ type message struct {
 
 func (m message) String() string { return fmt.Sprintf(m.format, m.args...) }
 
-// show quotes texts, of which spaces matter, and shows anything else with its fields' names.
+// show quotes texts, where spaces matter, and shows anything else with its fields' names.
 type show struct{ value any }
 
 func (s show) String() string {

@@ -1,6 +1,6 @@
-// Package golden compares what is written to disks and peers with bytes that are kept, files with a section of hex digits
-// for each, and what pages show of the code with the code; and it damages files, for tests of what reads them. Only tests
-// import it. go test ./PACKAGE -update writes the kept bytes anew.
+// Package golden compares what is written to disks and peers with golden bytes, in files with a section of hex digits
+// for each, and what pages show of the code with the code. Only tests import it. go test ./PACKAGE -update rewrites
+// them.
 package golden
 
 import (
@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files, and what pages show of the code, anew")
 
-// Part fails the test where a page has something else between two marks than it should.
+// Part fails the test if a page has something else between two marks than it should.
 func Part(t *testing.T, page, from, to, want string) {
 	t.Helper()
 	text := string(need.Got(os.ReadFile(page))(t))
@@ -31,7 +31,7 @@ func Part(t *testing.T, page, from, to, want string) {
 	Page(t, page, before+from+want+to+after)
 }
 
-// Page fails the test where a page is not as it should be.
+// Page fails the test if a page is not as it should be.
 func Page(t *testing.T, page, want string) {
 	t.Helper()
 	got := string(need.Got(os.ReadFile(page))(t))
@@ -45,7 +45,7 @@ func Page(t *testing.T, page, want string) {
 // File is the path of a file in the form of txtar.
 type File string
 
-// Check fails the test where bytes differ from those of a section.
+// Check fails the test if bytes differ from those of a section.
 func (f File) Check(t *testing.T, section string, got []byte) {
 	t.Helper()
 	if *update {
@@ -67,7 +67,7 @@ func (f File) write(t *testing.T, section string, b []byte) {
 	need.OK(t, os.WriteFile(string(f), txtar.Format(all), 0o644))
 }
 
-// Sections are the bytes of the sections whose names begin with prefix; there must be one.
+// Sections returns the bytes of the sections whose names begin with prefix; there must be at least one.
 func (f File) Sections(t testing.TB, prefix string) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}

@@ -1,6 +1,6 @@
 // Package localcluster runs clusters of server processes on 127.0.0.1, whose links can be cut: for `rollcall dev`,
-// the benchmarks, the comparison of the modes and the integration tests. It knows the servers from outside, by
-// their settings and by HTTP, and not what is measured or tested.
+// the benchmarks, the comparison of the modes and the integration tests. It knows the servers only from outside,
+// through their settings and HTTP, and does not know what is measured or tested.
 //
 // node.go is a server and its settings, process.go its process, ports.go free ports, proxy.go the links.
 package localcluster
@@ -23,38 +23,38 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The modes of a node.
+// Modes of a node.
 const (
 	CP = "cp"
 	AP = "ap"
 )
 
-// ReadyWithin bounds the start of a cluster, data directories that must be read again included.
+// ReadyWithin bounds the start of a cluster, including the time to read its data directories.
 const ReadyWithin = time.Minute
 
-// Node is one server: addresses, a directory and settings that stay, and the process of the moment.
+// Node is one server: its fixed addresses, directory and settings, and its current process.
 type Node struct {
-	*Process   // the newest; nil: none was started
+	*Process   // the newest; nil before the first start
 	Name       string
 	Datacenter string
 	Mode       string            // CP or AP
 	HTTP       string            // host:port of the HTTP listener
 	Cluster    string            // host:port of the node-to-node listener, which mode ap does not have
 	Dir        string            // of the data
-	LogFile    string            // with what the processes printed
+	LogFile    string            // output of the processes
 	Settings   map[string]string // other than those above, by key of the configuration file
 	Args       []string          // after the settings
-	Token      string            // that AwaitReady presents; "": none
-	Client     *http.Client      // of an HTTPS listener; nil: the listener is a plain one
+	Token      string            // that AwaitReady presents; may be ""
+	Client     *http.Client      // for an HTTPS listener; nil for a plain one
 }
 
-// Address is a port of 127.0.0.1.
+// Address returns the address of a port of 127.0.0.1.
 func Address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 
-// DatacenterName is the name of a local datacenter, which are counted from 1.
+// DatacenterName returns the name of a local datacenter, counted from 1.
 func DatacenterName(dc int) string { return "dc" + strconv.Itoa(dc) }
 
-// URL is the base of the node's HTTP interface, without a slash at its end.
+// URL returns the base of the node's HTTP interface, without a trailing slash.
 func (n *Node) URL() string {
 	if n.Client != nil {
 		return "https://" + n.HTTP
@@ -67,8 +67,8 @@ func (n *Node) PutBelow(dir string) {
 	n.Dir, n.LogFile = filepath.Join(dir, "data"), filepath.Join(dir, "log")
 }
 
-// Introduce adds the nodes of all datacenters, at the addresses given, to the node's settings. The node itself is among
-// them.
+// Introduce adds the nodes of all datacenters, at the addresses given, to the node's settings. The node itself is
+// among them.
 func (n *Node) Introduce(all []*Node) {
 	if n.Settings == nil {
 		n.Settings = make(map[string]string)
@@ -96,8 +96,8 @@ func (n *Node) Introduce(all []*Node) {
 	n.Settings["cluster.bootstrap-expect"] = strconv.Itoa(len(cluster))
 }
 
-// Arguments are the command line of the node's process. Every key of the configuration file is a flag, with dashes for
-// dots.
+// Arguments returns the command line of the node's process. Every key of the configuration file is a flag, with
+// dashes for dots.
 func (n *Node) Arguments() []string {
 	settings := n.AllSettings()
 	args := []string{"server"}
@@ -107,7 +107,7 @@ func (n *Node) Arguments() []string {
 	return append(args, n.Args...)
 }
 
-// AllSettings are the node's settings, by key of the configuration file.
+// AllSettings returns the node's settings, by key of the configuration file.
 func (n *Node) AllSettings() map[string]string {
 	settings := map[string]string{
 		"mode":       n.Mode,
@@ -123,7 +123,8 @@ func (n *Node) AllSettings() map[string]string {
 	return settings
 }
 
-// Start starts a process of the node by a command, to which it adds the node's arguments. The caller stops the process.
+// Start starts a process of the node with a command, to which it adds the node's arguments. The caller stops the
+// process.
 func (n *Node) Start(command ...string) (err error) {
 	if n.Running() {
 		return fmt.Errorf("%s is not started: it runs", n.Name)
@@ -135,11 +136,11 @@ func (n *Node) Start(command ...string) (err error) {
 	return nil
 }
 
-// Running says whether the node has a process that has not ended. A paused process has not ended.
+// Running reports whether the node has a process that has not ended. A paused process has not ended.
 func (n *Node) Running() bool { return n.Process != nil && !n.Process.Ended() }
 
-// AwaitReady waits until the node is ready and, if linearizable is set, responds to a linearizable read, for which it must
-// know a leader and have caught up. It returns an error when ctx or the process ends first.
+// AwaitReady waits until the node is ready and, if linearizable is set, responds to a linearizable read, for which it
+// must know a leader and have caught up. It returns an error when ctx or the process ends first.
 func (n *Node) AwaitReady(ctx context.Context, linearizable bool) error {
 	const every = 5 * time.Millisecond
 	for process := n.Process; ; {
@@ -193,7 +194,8 @@ func (n *Node) ok(ctx context.Context, path string) error {
 	return nil
 }
 
-// Terminate terminates the node as a service manager does, by SIGTERM, and waits until its process has ended, with exit code 0.
+// Terminate terminates the node as a service manager does, with SIGTERM, and waits until its process has ended, with
+// exit code 0.
 func (n *Node) Terminate(ctx context.Context) error {
 	if n.Process == nil {
 		return fmt.Errorf("%s was not started", n.Name)
@@ -223,8 +225,8 @@ func StopAll(nodes []*Node) {
 	stops.Wait()
 }
 
-// LayOut claims ports for the nodes of datacenters, which are numbered throughout, and names directories below dir. The
-// nodes are not introduced to each other.
+// LayOut claims ports for the nodes of datacenters, which are numbered consecutively, and names directories below
+// dir. The nodes are not introduced to each other.
 func LayOut(dir, mode string, dcs, nodesEach int) ([]*Node, error) {
 	ports, err := ClaimPorts(2 * dcs * nodesEach)
 	if err != nil {

@@ -8,31 +8,32 @@ import (
 	"sync"
 )
 
-// Claimed ports are in [lowest, highest). From 32,768 on Linux uses ports for outgoing connections. Those from 10,000 to
-// there belong to Consul's tests, which run beside ours: Consul's package freeport tries ports by listening on them.
+// Claimed ports are in [lowest, highest). From 32,768 on Linux uses ports for outgoing connections. Those from 10,000
+// to there belong to Consul's tests, which run beside ours: Consul's package freeport tries ports by listening on
+// them.
 const (
 	lowest  = 2_000
 	highest = 10_000
 )
 
-// attempts is how many ports are tried for one that is wanted.
+// attempts is how many ports are tried for each one needed.
 const attempts = 1000
 
-// claims are those of this process, by port. A claim is a UDP socket of the same number: no server uses it, the system
-// gives it to one process only, and frees it when that process ends, however it ends.
+// claims holds the claims of this process, by port. A claim is a UDP socket with the same number: no server uses it,
+// the system gives it to one process only, and frees it when that process ends, however it ends.
 var claims = struct {
 	sync.Mutex
 	held map[int]net.PacketConn
 }{held: make(map[int]net.PacketConn)}
 
-// ClaimPorts returns n ports of 127.0.0.1 for the caller alone: no other call of this process or of another one returns
+// ClaimPorts returns n ports of 127.0.0.1 for the caller alone: no other call, in this or another process, returns
 // them before this process ends.
 //
-// A port that was merely seen free is no such port. Another process may see it free, too; an outgoing connection
-// may use it between two starts of the server; and a test by listening may block the port itself, because a child
-// process that is started at that moment has a copy of the listener until it runs its program. So ports are
-// claimed, for as long as the process lives; they lie below the range from which the system takes ports for
-// outgoing connections; and a port is tested by dialling.
+// It is not enough that a port was seen free. Another process may see it free, too; an outgoing connection may use it
+// between two starts of the server; and a test by listening may itself block the port, because a child process that
+// is started at that moment has a copy of the listener until it runs its program. So ports are claimed for as long as
+// the process lives, lie below the range from which the system takes ports for outgoing connections, and are tested
+// by dialling.
 func ClaimPorts(n int) ([]int, error) {
 	var all []int
 	for range n {
@@ -45,8 +46,8 @@ func ClaimPorts(n int) ([]int, error) {
 	return all, nil
 }
 
-// ClaimPort claims a port and those at the given distances from it, for a server that derives its ports from
-// one. It returns the one.
+// ClaimPort claims a port and those at the given distances from it, for a server that derives its ports from one. It
+// returns the first port.
 func ClaimPort(distances ...int) (int, error) {
 	claims.Lock()
 	defer claims.Unlock()

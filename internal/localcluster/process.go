@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// StopWithin is the time that a process has to stop by itself before it is killed.
+// StopWithin is the time that a process has to stop before it is killed.
 const StopWithin = 10 * time.Second
 
 // Process is a child process. A program of Rollcall ends when this process does, and so does a foreign one on Linux.
 type Process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	log   string        // file with what the process, and earlier ones with the same file, printed
+	log   string        // file with the output of this process and earlier ones
 	done  chan struct{} // closed when the process has ended
 	err   error         // of the process; valid once done is closed
 }
 
-// Start starts a program, which appends its output to the file log. env is added to the environment of this process. The
-// caller stops the process.
+// Start starts a program, which appends its output to the file log. env is added to the environment of this process.
+// The caller stops the process.
 func Start(log string, env []string, program string, args ...string) (*Process, error) {
 	return start(childAttributes(), log, env, program, args)
 }
 
-// StartForeign starts a program that knows nothing of Rollcall, and takes no notice of the end of its standard input. The
-// caller kills the process. If this process ends without having done so, Linux does it.
+// StartForeign starts a program that knows nothing of Rollcall, and ignores the end of its standard input. The caller
+// kills the process. If this process ends without having done so, Linux does it.
 func StartForeign(log string, env []string, program string, args ...string) (*Process, error) {
 	return start(foreignAttributes(), log, env, program, args)
 }
@@ -63,13 +63,13 @@ func start(attributes *syscall.SysProcAttr, log string, env []string, program st
 	return p, nil
 }
 
-// Pid is the process id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Ended says whether the process has ended.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -79,13 +79,13 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// State waits for the end of the process and says how it ended.
+// State waits for the end of the process and returns how it ended.
 func (p *Process) State() *os.ProcessState {
 	<-p.done
 	return p.cmd.ProcessState
 }
 
-// Err waits for the end of the process. It is nil after exit code 0, and otherwise the process's obituary.
+// Err waits for the end of the process. It returns nil after exit code 0, and otherwise the process's obituary.
 func (p *Process) Err() error {
 	<-p.done
 	if p.err == nil {
@@ -107,7 +107,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 
 // Kill ends the process as kill -9 does, even if it is paused, and waits until it has ended.
 func (p *Process) Kill() {
-	p.cmd.Process.Kill() // an error says that it has ended already
+	p.cmd.Process.Kill() // an error means that it has ended already
 	<-p.done
 	p.stdin.Close()
 }
@@ -129,15 +129,15 @@ func (p *Process) Obituary() string {
 	return fmt.Sprintf("ended: %v; %s", p.State(), p.LastWords(5))
 }
 
-// LogFile is where the process, and earlier ones with the same file, printed.
+// LogFile returns the file with the output of this process and earlier ones.
 func (p *Process) LogFile() string { return p.log }
 
-// LastWords are the last lines of the process's log.
+// LastWords returns the last lines of the process's log.
 func (p *Process) LastWords(lines int) string {
 	return fmt.Sprintf("the end of %s:\n%s", p.log, LastLines(p.log, lines))
 }
 
-// LastLines returns the last n lines of a file, indented, as far as they lie in its last 64 KiB.
+// LastLines returns the last n lines of a file, indented, but only from its last 64 KiB.
 func LastLines(path string, n int) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -158,8 +158,8 @@ func LastLines(path string, n int) string {
 	return "  " + strings.Join(lines[max(0, len(lines)-n):], "\n  ")
 }
 
-// parentPipeEnv, set to 1, makes a program of Rollcall end when its standard input does. The parent holds the
-// other end of that pipe, so it cannot leave such a process behind, however the parent ends.
+// parentPipeEnv, set to 1, makes a program of Rollcall end when its standard input does. The parent holds the other
+// end of that pipe, so it cannot leave such a process behind, however the parent ends.
 const parentPipeEnv = "ROLLCALL_PARENT_PIPE"
 
 // UntilParentEnds returns a context that ends with ctx and, in a process that Start started, with the parent.

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// childAttributes give a process a group of its own, so that Ctrl-C at the terminal reaches the parent alone, which
-// then stops the processes. The signal at the parent's death, without effect on a process that runs, lets one go
-// on that is stopped. (It comes when the parent's thread ends, and Go ends none that no goroutine was locked to.)
+// childAttributes give a process a group of its own, so that Ctrl-C at the terminal reaches only the parent, which
+// then stops the processes. The signal at the parent's death has no effect on a running process, and resumes a
+// stopped one. (It comes when the parent's thread ends, and Go ends only threads that a goroutine was locked to.)
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGCONT}
 }

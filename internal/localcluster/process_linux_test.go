@@ -12,7 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// asParent makes this test program the parent of a foreign process, which writes to a named pipe, until its input ends.
+// asParent makes this test program the parent of a foreign process, which writes to a named pipe, until its input
+// ends.
 const asParent = "ROLLCALL_TEST_PARENT_OF"
 
 func TestForeignProcessEndsWithItsParentEvenIfBothAreKilled(t *testing.T) {

@@ -39,7 +39,7 @@ func TestProcessThatIsPausedResumesOrIsKilled(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(*Process) error
-		want string // of the error; "": none
+		want string // part of the error; "" if there is none
 	}{
 		{name: "resumed and stopped", end: func(p *Process) error { defer p.Stop(); return p.Resume() }},
 		{name: "killed", end: func(p *Process) error { p.Kill(); return nil }, want: "ended: signal: killed"},
@@ -121,7 +121,7 @@ func dialTest(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// echoed sends a byte and waits for it for so long.
+// echoed sends a byte and waits up to patience for its return.
 func echoed(t *testing.T, conn net.Conn, patience time.Duration) error {
 	t.Helper()
 	need.OK(t, conn.SetDeadline(time.Now().Add(patience)))
@@ -211,8 +211,8 @@ func TestLinksCountRequestsAndResponsesOfANode(t *testing.T) {
 	}
 }
 
-// claimant is the argument by which this test's own program claims ports, says which, and lives until its
-// standard input ends.
+// claimant is the argument with which this test's own program claims ports, prints them, and lives until its standard
+// input ends.
 const claimant = "claim"
 
 func TestMain(m *testing.M) {
@@ -295,7 +295,7 @@ func TestClaimRefusesAPortOnWhichAProcessListens(t *testing.T) {
 	listen(t, got[0])
 	claims.Lock()
 	defer claims.Unlock()
-	release(got[0]) // so that what remains in the way is the listener
+	release(got[0]) // so that only the listener remains in the way
 	if held, err := claim(got[0]); err == nil {
 		held.Close()
 		t.Errorf("port %d was claimed although a process listens on it", got[0])

@@ -4,7 +4,7 @@ package localcluster
 
 import "syscall"
 
-// Pause freezes the process and returns when every thread stands still; its sockets stay open.
+// Pause freezes the process and returns when every thread has stopped; its sockets stay open.
 func (p *Process) Pause() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err

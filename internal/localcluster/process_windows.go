@@ -5,16 +5,16 @@ import (
 	"syscall"
 )
 
-// childAttributes give a process a group of its own, so that Ctrl-C at the console reaches the parent alone.
+// childAttributes give a process a group of its own, so that Ctrl-C at the console reaches only the parent.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// foreignAttributes are the same: there is no portable way to end a process with its parent.
+// foreignAttributes are the same, as a process cannot portably be ended with its parent.
 func foreignAttributes() *syscall.SysProcAttr { return childAttributes() }
 
-// Pause is an error: Windows freezes no processes by a signal.
+// Pause returns an error: Windows freezes no processes with a signal.
 func (p *Process) Pause() error { return errors.ErrUnsupported }
 
-// Resume is an error, as Pause is.
+// Resume returns an error, like Pause.
 func (p *Process) Resume() error { return errors.ErrUnsupported }

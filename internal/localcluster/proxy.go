@@ -14,14 +14,14 @@ import (
 // Direction is one of the two ways through a proxied connection.
 type Direction int
 
-// The directions, seen from the side that dials.
+// Directions, seen from the side that dials.
 const (
 	There Direction = iota
 	Back
 )
 
-// Proxy is a TCP proxy in front of one address. Each direction can be cut on its own: then bytes
-// vanish without a reset, as in a network that drops packets.
+// Proxy is a TCP proxy in front of one address. Each direction can be cut on its own: then bytes vanish without a
+// reset, as in a network that drops packets.
 type Proxy struct {
 	Target   string
 	listener net.Listener
@@ -33,7 +33,7 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	cut   [2]bool           // by direction
-	held  chan struct{}     // closed when bytes may pass again; nil: they may
+	held  chan struct{}     // closed when bytes may pass again; nil if they may
 	conns map[net.Conn]bool // both ends of every pair
 }
 
@@ -64,13 +64,13 @@ func (p *Proxy) Stop() {
 	p.pumps.Wait()
 }
 
-// Addr is where to dial instead of the target.
+// Addr returns where to dial instead of the target.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Carried is how many bytes have passed in a direction.
+// Carried returns how many bytes have passed in a direction.
 func (p *Proxy) Carried(d Direction) int64 { return p.carried[d].Load() }
 
-// Cut makes the bytes of the directions vanish, on present and future connections. No direction means both.
+// Cut makes the bytes of the directions vanish, on current and future connections. No direction means both.
 func (p *Proxy) Cut(directions ...Direction) {
 	if len(directions) == 0 {
 		directions = []Direction{There, Back}
@@ -82,8 +82,7 @@ func (p *Proxy) Cut(directions ...Direction) {
 	}
 }
 
-// Heal ends a cut, and does nothing where there is none. Connections from before are closed: their streams
-// may have holes.
+// Heal ends a cut, if there is one. Connections from before are closed: their streams may have holes.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +92,7 @@ func (p *Proxy) Heal() {
 	}
 }
 
-// Hold keeps the bytes of both directions back, on present and future connections, as a network does that drops packets
+// Hold holds back the bytes of both directions, on current and future connections, like a network that drops packets
 // until the kernels send them again.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
@@ -103,7 +102,7 @@ func (p *Proxy) Hold() {
 	}
 }
 
-// Release delivers what was held back, also of connections that their sender has closed since.
+// Release delivers what was held back, even on connections that their sender has closed since.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,12 +129,12 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve joins a dialled connection with a new one to the target. An unreachable target looks like a
-// connection that was closed at once.
+// serve joins a dialled connection with a new one to the target. An unreachable target looks like a connection that
+// was closed at once.
 func (p *Proxy) serve(near net.Conn) {
 	defer near.Close()
 	var d net.Dialer
-	far, err := d.DialContext(p.closing, "tcp", p.Target) // a stopped process may let it wait
+	far, err := d.DialContext(p.closing, "tcp", p.Target) // a stopped process may keep it waiting
 	if err != nil {
 		return
 	}
@@ -150,7 +149,7 @@ func (p *Proxy) serve(near net.Conn) {
 	back.Wait()
 }
 
-// track remembers connections to be closed, and reports whether the proxy still runs.
+// track remembers connections that must be closed, and reports whether the proxy still runs.
 func (p *Proxy) track(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,12 +198,12 @@ func (s sieve) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Links are the proxies between nodes, by the node that connects and the one it connects to; nil where a node is reached
+// Links are the proxies between nodes, by the node that connects and the one it connects to; nil if a node is reached
 // directly.
 type Links [][]*Proxy
 
-// StartLinks starts a proxy for each pair of nodes that between chooses. After an error the proxies that were started are
-// returned, too. The caller stops them.
+// StartLinks starts a proxy for each pair of nodes that between chooses. It returns the started proxies even after an
+// error. The caller stops them.
 func StartLinks(nodes []*Node, between func(from, to *Node) bool) (Links, error) {
 	links := make(Links, len(nodes))
 	for i, from := range nodes {
@@ -227,7 +226,7 @@ func StartLinks(nodes []*Node, between func(from, to *Node) bool) (Links, error)
 	return links, nil
 }
 
-// Introduce introduces all nodes to each, at the addresses of the proxies where there are some.
+// Introduce introduces all nodes to each, at the addresses of their proxies if they have any.
 func (l Links) Introduce(nodes []*Node) {
 	for i, n := range nodes {
 		all := slices.Clone(nodes)
@@ -272,7 +271,7 @@ func (l Links) Heal() { l.Each(func(_, _ int, p *Proxy) { p.Heal() }) }
 // Stop stops all proxies.
 func (l Links) Stop() { l.Each(func(_, _ int, p *Proxy) { p.Stop() }) }
 
-// Sent is how many bytes a node has sent to others through proxies, requests and responses.
+// Sent returns how many bytes a node has sent to others through proxies, requests and responses.
 func (l Links) Sent(node int) int64 {
 	var n int64
 	l.Each(func(from, to int, p *Proxy) {

@@ -1,4 +1,5 @@
-// Package measure keeps what only measures a node from ending it: a panic in a counter or a comparison costs a figure.
+// Package measure keeps code that only measures a node from bringing it down: a panic in a counter or a comparison
+// costs only a figure.
 //
 // It is not for code that decides anything or changes state: half of a decision is worse than a node that ends.
 package measure
@@ -16,7 +17,7 @@ import (
 // Kind says what is measured.
 type Kind string
 
-// The kinds.
+// Kinds of measurements.
 const (
 	Changes  Kind = "changes"  // of the registry, counted as they are published
 	Metrics  Kind = "metrics"  // gathered for a scrape; Prometheus recovers from panics of collectors
@@ -35,7 +36,7 @@ type Panics struct {
 	logged map[Kind]bool
 }
 
-// NewPanics registers the counter of panics, which all that one registry has share.
+// NewPanics registers the counter of panics, which all Panics with the same registry share.
 func NewPanics(log *slog.Logger, reg prometheus.Registerer) *Panics {
 	p := &Panics{log: log, logged: map[Kind]bool{}, counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_measuring_panics_total",
@@ -50,7 +51,8 @@ func NewPanics(log *slog.Logger, reg prometheus.Registerer) *Panics {
 	return p
 }
 
-// Contain calls measure, and reports whether it returned without a panic. measure must unlock by defer what it locks.
+// Contain calls measure, and reports whether it returned without a panic. measure must unlock with defer what it
+// locks.
 func (p *Panics) Contain(kind Kind, measure func()) (ok bool) {
 	defer func() {
 		if !ok {

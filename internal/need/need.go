@@ -1,5 +1,5 @@
-// Package need ends a test at the first of what the test cannot go on without. Package expect is for what a test is about.
-// Tests of every package, and the suites and harnesses that tests run, import it; nothing else does.
+// Package need ends a test when something is missing that the test cannot go on without. Package expect is for what a
+// test is about. Tests of every package, and the suites and harnesses that tests run, import it; nothing else does.
 package need
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// T is what need wants of a test: that of testing and that of rapid have it.
+// T is what need needs from a test; those of testing and of rapid have it.
 type T interface {
 	Helper()
 	Fatal(args ...any)
@@ -34,7 +34,8 @@ func OKf(t T, err error, format string, args ...any) {
 	expect.OKf(ending{t}, err, format, args...)
 }
 
-// Got is the value of a call that returns one with an error, for need.Got(call())(t): the test ends if the error is not nil.
+// Got returns the value of a call that returns one with an error, for need.Got(call())(t): the test ends if the error
+// is not nil.
 func Got[V any](v V, err error) func(T) V {
 	return func(t T) V {
 		t.Helper()
@@ -61,7 +62,7 @@ func Deep[V any](t T, got, want V, format string, args ...any) {
 	expect.Deep(ending{t}, got, want, format, args...)
 }
 
-// Slice is Equal for slices, of which an empty one and nil are equal.
+// Slice is Equal for slices. An empty one equals nil.
 func Slice[S ~[]E, E comparable](t T, got, want S, format string, args ...any) {
 	t.Helper()
 	expect.Slice(ending{t}, got, want, format, args...)
@@ -85,8 +86,8 @@ type Skipper interface {
 	Skipf(format string, args ...any)
 }
 
-// Present skips the test for want of what the machine lacks; under ROLLCALL_TEST_ALL=1 it ends the test. The message says how to
-// get it.
+// Present skips the test if the machine lacks something; with ROLLCALL_TEST_ALL=1 it ends the test. The message says
+// how to get it.
 func Present(t Skipper, present bool, format string, args ...any) {
 	t.Helper()
 	if present {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// faultsDir has the faults that are kept, one a file: a comment that says what the node does wrong, a line of what finds it, and
-// for each place the file, the text that stands there once, and what is planted instead.
+// faultsDir has the kept faults, one per file: a comment that says what the node does wrong, a line that says what
+// finds it, and for each place the file, the text that occurs there once, and what is planted instead.
 //
 //	# A linearizable read is answered from the node's own state.
 //	by: seeds
@@ -29,7 +29,7 @@ import (
 //	if true {
 //	>>>>
 //
-// by is seeds, or a command of the shell that fails.
+// by is seeds, or a shell command that fails.
 const faultsDir = "cmd/internal/sim/testdata/planted"
 
 type fault struct {
@@ -155,10 +155,10 @@ func seek(program string, seeds int) string {
 	}
 }
 
-// complaint is what a run says of an invariant that does not hold, and of its end.
+// complaint matches what a run says of an invariant that does not hold, and of its end.
 var complaint = regexp.MustCompile(`(?m)\bI\d+ [a-z]+: .*$|^panic: .*$|.* ended by itself: .*$|^virtual time has stood still.*$`)
 
-// runSeed runs one seed. It returns what failed; empty: nothing did.
+// runSeed runs one seed. It returns what failed, or "".
 func runSeed(ctx context.Context, program string, seed int) string {
 	c := exec.CommandContext(ctx, program, "-test.run=^TestSeeds$", "-test.v", "-test.timeout=5m")
 	c.Dir = "cmd/internal/sim"

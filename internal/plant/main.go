@@ -1,16 +1,16 @@
-// Command plant shows that tests find faults. It changes copies of files, which the go command takes for the files themselves by its
-// flag -overlay, and runs what should find the change.
+// Command plant shows that tests find faults. It changes copies of files, which the go command uses instead of the
+// files because of its flag -overlay, and runs what should find the change.
 //
 //	go run ./internal/plant faults [-times 3] [-seeds 100] [NAME…]
 //	go run ./internal/plant mutants [-seed 1] [-n 60] -by COMMAND [-by COMMAND] DIRECTORY…
 //	go run ./internal/plant mutants -list FILE -by COMMAND
 //
-// faults plants each fault of cmd/internal/sim/testdata/planted, or those that are named, and says which seeds of the simulator or
-// which commands find it. It fails if one is not found each time.
+// faults plants each fault of cmd/internal/sim/testdata/planted, or those that are named, and says which seeds of the
+// simulator or which commands find it. It fails if one is not found each time.
 //
-// mutants draws places in the code below directories, changes one operator at each, and runs the commands, in their order, until one
-// fails. It prints a line for each, which -list reads again, in another tree, too: a place is a file, a function and a number.
-// Mutants that do not compile are not counted.
+// mutants draws places in the code below directories, changes one operator at each, and runs the commands, in order,
+// until one fails. It prints a line for each, which -list reads again, even in another tree: a place is a file, a
+// function and a number. Mutants that do not compile are not counted.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	kind := ""
 	if len(os.Args) > 1 {
 		kind = os.Args[1]
-		_ = flags.Parse(os.Args[2:]) // it ends the program at an error
+		_ = flags.Parse(os.Args[2:]) // it ends the program after an error
 	}
 	var err error
 	switch kind {

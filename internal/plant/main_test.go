@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestKeptFaultsCanBePlanted holds the kept faults to the code that they change: each names text that stands there once.
+// Each kept fault names text that occurs once in the code it changes.
 func TestKeptFaultsCanBePlanted(t *testing.T) {
 	t.Chdir("../..")
 	paths := need.Got(filepath.Glob(faultsDir + "/*"))(t)
@@ -36,7 +36,7 @@ func TestMistakesOfAFault(t *testing.T) {
 	}
 }
 
-// TestMutantsChangeOneOperator draws all mutants of a file, writes them as lines, and finds them again.
+// It draws all mutants of a file, writes them as lines, and finds them again.
 func TestMutantsChangeOneOperator(t *testing.T) {
 	t.Chdir(t.TempDir())
 	need.OK(t, os.WriteFile("a.go", []byte("package a\n\nfunc (x *T[K]) F(a, b int) bool {\n\ta++\n\treturn !(a == b && a < b)\n}\n"), 0o600))

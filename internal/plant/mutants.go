@@ -16,7 +16,7 @@ import (
 
 // mutant is one operator of a function, changed.
 type mutant struct {
-	file, function string // of it
+	file, function string // where it is
 	number         int    // of the operator in the function, from 0
 	from, to       token.Token
 }
@@ -35,7 +35,7 @@ var others = map[token.Token]token.Token{
 	token.NOT: token.NOT, // it is left out: see changed
 }
 
-// operator is a place of a file.
+// operator is a place in a file.
 type operator struct {
 	mutant
 	at token.Pos
@@ -91,7 +91,7 @@ func receiver(e ast.Expr) string {
 	return "?"
 }
 
-// drawMutants returns all mutants of the code below directories in an order that a number draws.
+// drawMutants returns all mutants of the code below directories, in an order drawn from a seed.
 func drawMutants(seed uint64, directories []string) (all []mutant, err error) {
 	if len(directories) == 0 {
 		return nil, fmt.Errorf("mutants needs directories, such as store replication httpd")
@@ -117,7 +117,7 @@ func drawMutants(seed uint64, directories []string) (all []mutant, err error) {
 	return all, nil
 }
 
-// onlyTests is what only tests use.
+// onlyTests matches what only tests use.
 var onlyTests = regexp.MustCompile(`_test\.go$|/(conformance|httpdtest|peertest|testdata)/`)
 
 // readMutants reads the lines of a file that runMutants has printed.
@@ -203,7 +203,7 @@ func runMutants(all []mutant, n int, by []string) error {
 
 const survived = "survived"
 
-// run returns what became of a mutant; empty: it does not compile.
+// run returns the outcome of a mutant, or "" if it does not compile.
 func (m mutant) run(text []byte, by []string) (string, error) {
 	o, err := plant(map[string][]byte{m.file: text})
 	if err != nil {

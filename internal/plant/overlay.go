@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// overlay is a directory with changed copies of files, and the list by which the go command takes them.
+// overlay is a directory with changed copies of files, and the list that tells the go command to use them.
 type overlay struct{ dir string }
 
 // plant changes files, by their paths, until the overlay is removed.
@@ -49,7 +49,7 @@ func (o overlay) command(ctx context.Context, name string, args ...string) *exec
 	return c
 }
 
-// run returns what a command of the shell says, and its error.
+// run returns the output of a shell command, and its error.
 func (o overlay) run(command string) (string, error) {
 	var b bytes.Buffer
 	c := o.command(context.Background(), "bash", "-c", command)

@@ -1,22 +1,22 @@
-// Package setting reads settings off the structs that hold them. A field with a key tag is one setting: its name in files,
-// flags and variables, its default, its bounds and its help are its tags, and stand nowhere else. The package opens no file
-// and knows no flag.
+// Package setting reads settings off the structs that hold them. A field with a key tag is one setting. Its name in
+// files, flags and variables, its default, its bounds and its help are its tags, and are written nowhere else. The
+// package opens no file and knows no flag.
 //
 // The tags of a setting:
 //
-//	key      its name, whole: limits.watchers
+//	key      its full name: limits.watchers
 //	help     what it means
-//	default  its text where nothing was set; without one the zero value
+//	default  its text if nothing was set; without one the zero value
 //	min, max its bounds
-//	zero     zero (of texts: none) is allowed below min too, and means this
-//	words    the texts that are possible, separated by spaces
-//	unit     ms or s: the number is a span of time, of so many of them
-//	kind     the word for its type, where another one than the field's is meant: a map that is kept as text
-//	path     yes: it names a file or a folder; in a file of settings a relative one begins at that file's folder
+//	zero     zero (for texts: none) is allowed below min too, and means this
+//	words    the possible texts, separated by spaces
+//	unit     ms or s: the number is a duration in this unit
+//	kind     the word for its type, if not the field's: a map that is kept as text
+//	path     yes: it names a file or a folder; in a settings file, a relative path starts at that file's folder
 //	reload   yes: it is read again while the node runs (on SIGHUP)
-//	cluster  yes: it travels in the replicated state, where the leader's holds
+//	cluster  yes: it is part of the replicated state, where the leader's value applies
 //
-// The last two may also stand at a struct, for all the settings in it.
+// The last two may also be on a struct, for all the settings in it.
 package setting
 
 import (
@@ -29,16 +29,17 @@ import (
 type Setting struct {
 	Key, Help, Default string
 	Min, Max, Zero     string
-	Words              []string // that are possible; none: any
+	Words              []string // possible words; any if empty
 	Reload, Cluster    bool
 	Path               bool
 	Value              reflect.Value // the field
 
 	kind string
-	unit time.Duration // of a number that is a span; 0: it is none
+	unit time.Duration // of a number that is a duration; otherwise 0
 }
 
-// Of lists the settings of a holder, a pointer to a struct, in the order of its fields and those of the structs in it.
+// Of lists the settings of a holder, a pointer to a struct, in the order of its fields and those of the structs in
+// it.
 func Of(holder any) []Setting { return of(nil, reflect.ValueOf(holder).Elem(), Setting{}) }
 
 func of(all []Setting, v reflect.Value, outer Setting) []Setting {
@@ -66,15 +67,15 @@ func (s Setting) tagged(tag reflect.StructTag) Setting {
 	return s
 }
 
-// Flag is the setting's flag, without dashes: http-tls-client-ca.
+// Flag returns the setting's flag, without dashes: http-tls-client-ca.
 func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, ".", "-") }
 
-// Env is the setting's environment variable: ROLLCALL_HTTP_TLS_CLIENT_CA.
+// Env returns the setting's environment variable: ROLLCALL_HTTP_TLS_CLIENT_CA.
 func (s Setting) Env() string {
 	return "ROLLCALL_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Key))
 }
 
-// Kind is the word for the setting's type in usages and tables.
+// Kind returns the word for the setting's type in usages and tables.
 func (s Setting) Kind() string {
 	switch {
 	case s.kind != "":
@@ -95,7 +96,7 @@ func (s Setting) Kind() string {
 	return "number"
 }
 
-// Limits is what the setting's bounds allow, in words for a table; "": everything.
+// Limits returns what the setting's bounds allow, in words for a table, or "" for everything.
 func (s Setting) Limits() string {
 	var words string
 	switch {
@@ -118,7 +119,7 @@ func (s Setting) Limits() string {
 	return strings.TrimPrefix(words, "; ")
 }
 
-// TakesEffect says when a changed value holds, in words for a table; "": at the next start.
+// TakesEffect says when a changed value takes effect, in words for a table; "" for the next start.
 func (s Setting) TakesEffect() string {
 	switch {
 	case s.Cluster:

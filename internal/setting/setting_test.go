@@ -30,7 +30,7 @@ type every struct {
 	List   []string          `key:"a.list" default:"a,b"`
 	Map    map[string]string `key:"a.map" default:"k=v"`
 	Number percent           `key:"a.number" default:"5%"`
-	Not    int               // no setting
+	Not    int               // not a setting
 	Code   func()
 	Inner  struct {
 		Millis  int64  `key:"b.millis" default:"1m" min:"1s" unit:"ms"`

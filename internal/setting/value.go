@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Set parses text, the form of flags, of variables and of scalars in files. An error says what would be right.
+// Set parses text, the form of flags, variables and scalars in files. The error says what would be right.
 func (s Setting) Set(text string) error {
 	if p, ok := s.Value.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return p.UnmarshalText([]byte(text))
@@ -53,7 +53,7 @@ func (s Setting) setNumber(text string) error {
 	return set(s, func(text string) (int64, error) { return strconv.ParseInt(text, 10, bits) }, text, "a number such as 2")
 }
 
-// setSpan sets a duration, or the number of units that make it.
+// setSpan sets a duration, given as one or as a number of units.
 func (s Setting) setSpan(text string) error {
 	unit := max(s.unit, 1)
 	d, err := time.ParseDuration(text)
@@ -66,7 +66,7 @@ func (s Setting) setSpan(text string) error {
 	return set(s, func(string) (int64, error) { return int64(d / unit), err }, text, "a duration with its unit, such as 500ms or 2s")
 }
 
-// setMap sets a map, or the text of one, which then stays as it was given.
+// setMap sets a map, or the text of one, which is kept as given.
 func (s Setting) setMap(text string) error {
 	const want = "of the form name=address,name=address"
 	if s.Value.Kind() == reflect.Map {
@@ -89,7 +89,7 @@ func (s Setting) String() string {
 	return fmt.Sprint(s.Value.Interface())
 }
 
-// JSON is the value as JSON documents have it: booleans and numbers as such, all else as its text.
+// JSON returns the value as in JSON documents: booleans and numbers as such, everything else as text.
 func (s Setting) JSON() any {
 	switch s.Kind() {
 	case "bool":
@@ -129,7 +129,7 @@ func (s Setting) compare(bound string) int {
 	return cmp.Compare(s.Value.Int(), b.Value.Int())
 }
 
-// must sets what a tag says. A tag that is wrong is a mistake of the program, which a test of all settings finds.
+// must sets what a tag says. A tag that is wrong is a bug, which a test of all settings finds.
 func (s Setting) must(text string) {
 	if err := s.Set(text); err != nil {
 		panic(fmt.Sprintf("tag of %s: %v", s.Key, err))
@@ -145,7 +145,7 @@ func Check(holder any) error {
 	return errors.Join(errs...)
 }
 
-// Default is a holder with its defaults.
+// Default returns a holder with its defaults.
 func Default[T any]() T {
 	var holder T
 	for _, s := range Of(&holder) {
@@ -156,7 +156,7 @@ func Default[T any]() T {
 	return holder
 }
 
-// Fill gives each setting of a holder that is zero, and cannot be, its default. A zero that can be meant stays.
+// Fill sets each setting of a holder that is zero, and must not be, to its default. A zero that has a meaning stays.
 func Fill(holder any) {
 	for _, s := range Of(holder) {
 		if s.Value.IsZero() && s.Default != "" && s.Check() != nil {
@@ -165,7 +165,7 @@ func Fill(holder any) {
 	}
 }
 
-// SplitList splits a comma-separated list, dropping white space and empty elements.
+// SplitList splits a comma-separated list, and drops white space and empty elements.
 func SplitList(text string) []string {
 	var list []string
 	for part := range strings.SplitSeq(text, ",") {

@@ -1,11 +1,11 @@
-// Command shape measures the inner order of the module's packages: how far the files of a package stand above one another.
+// Command shape measures the inner order of the module's packages: whether the files of a package form layers.
 //
-// A file uses another one of its package if an identifier in it names what the other one declares: a function, type, variable,
-// constant, method or field. Two files are one pair, however many such uses there are; two that use each other are two pairs.
-// An order of the files puts what is used before what uses it. The program looks for one that few uses run against: it orders
-// the components of files that use each other, arranges the files of a component by the heuristic of Eades, Lin and Smyth, and
-// moves single files until no move helps. Layers are the files of the longest path through the pairs that run with the order.
-// Tests, generated files and examples are not measured.
+// A file uses another one of its package if an identifier in it names what the other one declares: a function, type,
+// variable, constant, method or field. Two files are one pair, however many such uses there are; two that use each
+// other are two pairs. An order of the files puts what is used before what uses it. The program looks for one that
+// few uses run against: it orders the components of files that use each other, arranges the files of a component by
+// the heuristic of Eades, Lin and Smyth, and moves single files until no move helps. Layers are the files of the
+// longest path through the pairs that run with the order. Tests, generated files and examples are not measured.
 package main
 
 import (
@@ -64,7 +64,7 @@ func report(w io.Writer, shapes []*shape, verbose string, docs bool) error {
 	return nil
 }
 
-// These are the limits that the house keeps to.
+// The limits that the project keeps to.
 const (
 	maxFiles   = 45
 	maxAgainst = 10 // percent of a package's uses
@@ -125,10 +125,10 @@ type shape struct {
 	path, doc string
 	files     []string
 	functions []function
-	names     map[pair][]string // by which a pair's user uses the other file: one for each use
+	names     map[pair][]string // names by which a pair's user uses the other file: one for each use
 	order     []int
 	layer     []int  // of each file; the lowest is 1
-	against   []pair // that run against the order
+	against   []pair // pairs that run against the order
 }
 
 type pair struct{ user, used int }
@@ -181,10 +181,11 @@ func (s *shape) addFunctions(file *token.File, declared []ast.Decl) {
 	}
 }
 
-// cost is what a file costs that stands before one it uses.
+// cost returns the cost of placing a file before one that it uses.
 func (s *shape) cost(user, used int) int { return len(s.names[pair{user, used}]) }
 
-// arrange puts files first that reach few: a file's component reaches as many as the file, what it uses outside of it fewer.
+// arrange puts first the files that reach few others: a file's component reaches as many as the file, and what it
+// uses outside of it reaches fewer.
 func (s *shape) arrange() {
 	groups := make([][]int, len(s.files)+1)
 	for f := range s.files {
@@ -222,8 +223,8 @@ func (s *shape) reach(f int, reached map[int]bool) {
 	}
 }
 
-// greedy puts a file first that uses none of the rest, last that which none of them uses, or else first what they use most
-// beyond what it uses.
+// greedy puts first a file that uses none of the rest, last one that none of them uses, or otherwise first the one
+// whose uses by the rest most exceed its own.
 func (s *shape) greedy(rest []int) []int {
 	if len(rest) == 0 {
 		return nil
@@ -276,7 +277,7 @@ func (s *shape) uses() (uses int) {
 	return uses
 }
 
-// share is the percentage of the uses that run against the order.
+// share returns the percentage of the uses that run against the order.
 func (s *shape) share() float64 {
 	against := 0
 	for _, p := range s.against {
