@@ -13,15 +13,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// logPipe is a pipe to which a node logs, and that can be full.
+// logPipe is a pipe that a node logs to, and that can be full.
 type logPipe struct {
 	path string
 	read *os.File
-	done chan struct{} // closed when the pipe is not read any more
+	done chan struct{} // closed when the pipe is no longer read
 }
 
-// logToPipe makes a node log to a pipe from its next start on. Until block, the test copies what is logged to the node's log
-// file.
+// logToPipe makes a node log to a pipe from its next start on. Until block, the test copies what is logged to the
+// node's log file.
 func logToPipe(t *testing.T, n *Node) *logPipe {
 	t.Helper()
 	p := &logPipe{path: filepath.Join(t.TempDir(), "stderr"), done: make(chan struct{})}
@@ -48,7 +48,7 @@ func logToPipe(t *testing.T, n *Node) *logPipe {
 	return p
 }
 
-// block makes the pipe full, and stops reading it.
+// block fills the pipe, and stops reading it.
 func (p *logPipe) block(t *testing.T) {
 	t.Helper()
 	need.OK(t, p.read.SetReadDeadline(time.Unix(1, 0)))
@@ -68,8 +68,8 @@ func (p *logPipe) block(t *testing.T) {
 	}
 }
 
-// TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper that hangs does, and
-// then kills a follower and the leader. The others must elect a leader and serve the load meanwhile.
+// Standard error of all nodes is blocked, as by a log shipper that hangs, and then a follower and the leader are
+// killed. The others must elect a leader and serve the load meanwhile.
 func TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, Config{})

@@ -26,7 +26,7 @@ type Response struct {
 // Outcome is what a client knows after a call about the operation that it asked for.
 type Outcome int
 
-// The outcomes. Only Unknown leaves open whether the operation took effect.
+// Outcomes of a call. Only Unknown leaves open whether the operation took effect.
 const (
 	Done Outcome = iota
 	NotFound
@@ -39,8 +39,8 @@ func (o Outcome) String() string {
 	return [...]string{"done", "not found", "refused", "unknown"}[o]
 }
 
-// Outcome is what the response to a write means. Nothing was sent on a connection that could not be made; a broken one
-// may have carried the request.
+// Outcome returns what the response to a write means. Nothing was sent on a connection that could not be made; a
+// broken one may have carried the request.
 func (r Response) Outcome() Outcome {
 	var op *net.OpError
 	switch {
@@ -56,11 +56,11 @@ func (r Response) Outcome() Outcome {
 	return Unknown
 }
 
-// errRefused is wrapped by the errors of responses that decide nothing: there is no leader at the moment, or it did not
+// errRefused is wrapped by the errors of responses that decide nothing: there is currently no leader, or it did not
 // respond in time, as happens on a busy machine.
 var errRefused = errors.New("refused")
 
-// failure is the error of a response that answers no read.
+// failure returns the error of a response that does not answer a read.
 func (r Response) failure(n *Node, what string) error {
 	if r.Outcome() == Refused || r.Status == http.StatusGatewayTimeout {
 		return fmt.Errorf("node %s: %s: %w: %v", n.Name, what, errRefused, r)
@@ -68,7 +68,7 @@ func (r Response) failure(n *Node, what string) error {
 	return fmt.Errorf("node %s: %s: %v", n.Name, what, r)
 }
 
-// untilTaken calls ask again until it is not refused, and returns its last error.
+// untilTaken repeats ask until it is not refused, and returns its last error.
 func untilTaken(ask func() error) error {
 	var err error
 	_ = Poll(ReadyLimit, func() error { // err has the result
@@ -80,7 +80,7 @@ func untilTaken(ask func() error) error {
 	return err
 }
 
-// untilNotRefused calls ask again until the response is no refusal: a refused call did nothing.
+// untilNotRefused repeats ask until the call is not refused: a refused call did nothing.
 func untilNotRefused(ask func() Response) (response Response) {
 	_ = Poll(ReadyLimit, func() error { // the response has the result
 		if response = ask(); response.Outcome() == Refused {
@@ -115,14 +115,14 @@ type Request struct {
 	Body        []byte
 	ContentType string
 	Accept      string
-	Identity    string // of a DiscoveryIdentity-Name header, as Java clients send; empty: none
-	Bearer      string // a token; empty: the node's
+	Identity    string // of a DiscoveryIdentity-Name header, as Java clients send it; empty for none
+	Bearer      string // a token; empty for the node's
 }
 
 // transport is shared by all plain calls, so that connections are kept alive.
 var transport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
 
-// CloseIdleConnections ends the kept-alive connections of all calls, and those by which nodes are awaited.
+// CloseIdleConnections ends the kept-alive connections of all calls, and those used to wait for nodes.
 func CloseIdleConnections() {
 	transport.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
@@ -141,7 +141,7 @@ func (n *Node) Do(r Request) Response {
 	return response
 }
 
-// PutWithin writes with a time limit of its own, at whose end the connection is closed.
+// PutWithin writes with a time limit of its own, after which it closes the connection.
 func (n *Node) PutWithin(path, body string, limit time.Duration) Response {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -52,10 +52,10 @@ func NewCertificates(t testing.TB) *Certificates {
 	return c
 }
 
-// Client trusts the authority.
+// Client returns a client that trusts the authority.
 func (c *Certificates) Client() *http.Client { return &http.Client{Transport: c.transport} }
 
-// PresentTo makes tests show servers a certificate of the authority, if they ask for one.
+// PresentTo makes tests show servers a certificate from the authority, if they ask for one.
 func (c *Certificates) PresentTo(t testing.TB) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(c.Issue(t, "test"))
@@ -63,8 +63,8 @@ func (c *Certificates) PresentTo(t testing.TB) {
 	c.transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
 }
 
-// Issue writes a certificate for a node, for both directions, that names it and the loopback
-// address, and returns the paths of certificate and key.
+// Issue writes a certificate for a node, for both directions, that names it and the loopback address, and returns the
+// paths of certificate and key.
 func (c *Certificates) Issue(t testing.TB, name string) (certFile, keyFile string) {
 	t.Helper()
 	key := newKey(t)
@@ -111,7 +111,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// certifiedClient is a client whose certificate and trusted authorities can be exchanged while it is used.
+// certifiedClient is a client whose certificate and trusted authorities can be replaced while it is used.
 type certifiedClient struct {
 	*http.Client
 	now atomic.Pointer[http.Transport]
@@ -145,7 +145,7 @@ func newCertifiedClient(t testing.TB, transport *http.Transport) *certifiedClien
 	return c
 }
 
-// newClientOf returns a client that shows a certificate of one authority and trusts several.
+// newClientOf returns a client that shows a certificate from one authority and trusts several.
 func newClientOf(t testing.TB, of *Certificates, trusted ...*Certificates) *certifiedClient {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(of.Issue(t, "client"))

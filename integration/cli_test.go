@@ -27,7 +27,7 @@ import (
 )
 
 // rollcall runs one command of the program to its end and returns its standard output. A command that was refused,
-// because there is no leader at the moment, did nothing, and is run again.
+// because there is currently no leader, did nothing, and is run again.
 func rollcall(t *testing.T, args ...string) []byte {
 	t.Helper()
 	return runProgram(t, Binary(t), args...)
@@ -74,7 +74,7 @@ func TestCommandsRegisterListAndCancel(t *testing.T) {
 	})
 }
 
-// wantLs is what `rollcall ls` at a node must show.
+// wantLs returns a check of what `rollcall ls` shows at a node.
 func wantLs(t *testing.T, want ...string) func(*Node) error {
 	return func(n *Node) error {
 		got := listed(t, n.URL())
@@ -82,7 +82,7 @@ func wantLs(t *testing.T, want ...string) func(*Node) error {
 	}
 }
 
-// listed is what `rollcall ls -o json` shows: APP/id/STATUS.
+// listed returns what `rollcall ls -o json` shows: APP/id/STATUS.
 func listed(t *testing.T, addr string) []string {
 	t.Helper()
 	var instances []struct{ App, ID, Status string }
@@ -122,7 +122,7 @@ func startLock(t *testing.T, n *Node, name string, ttl time.Duration, command ..
 	return need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
 }
 
-// mustEndWell waits for the end of a process, and expects exit code 0.
+// mustEndWell waits for the end of a process, and checks for exit code 0.
 func (p *Process) mustEndWell(t *testing.T, limit time.Duration, when string) {
 	t.Helper()
 	code := p.ExitCode(t, limit)
@@ -138,8 +138,7 @@ func (p *Process) awaitLine(t *testing.T, line string) {
 	})
 }
 
-// TestLockCommandRunsOneAtATime: the second command waits for the first to end, then runs; a command whose holder was
-// paused for too long is ended.
+// The second command waits for the first to end, then runs; a command whose holder was paused for too long is ended.
 func TestLockCommandRunsOneAtATime(t *testing.T) {
 	t.Parallel()
 	const kept, short = 30 * time.Second, 3 * time.Second
@@ -188,8 +187,9 @@ func TestActOfAPageIsThatOfItsCommand(t *testing.T) {
 // devLine is what dev prints for a node.
 var devLine = regexp.MustCompile(`(?m)^node=(\d+) dc=dc(\d+) http=(\S+) pid=(\d+)$`)
 
-// devPorts claims the ports that dev uses for so many datacenters, and returns the first. dev serves HTTP at three ports in a
-// row, its nodes talk at the three that are 1000 lower, and each further datacenter uses those that are 100 higher.
+// devPorts claims the ports that dev uses for the given number of datacenters, and returns the first. dev serves HTTP
+// at three ports in a row, its nodes use the three that are 1000 lower among themselves, and each further datacenter
+// uses those that are 100 higher.
 func devPorts(t *testing.T, dcs int) int {
 	t.Helper()
 	var distances []int
@@ -201,7 +201,8 @@ func devPorts(t *testing.T, dcs int) int {
 	return need.Got(localcluster.ClaimPort(distances...))(t)
 }
 
-// startDev runs dev, which starts a cluster of three nodes per datacenter, and waits until dev prints that they are ready.
+// startDev runs dev, which starts a cluster of three nodes per datacenter, and waits until dev prints that they are
+// ready.
 func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, []*Node) {
 	t.Helper()
 	mode := map[bool]string{false: "cp", true: "ap"}[ap]
@@ -226,7 +227,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 	return dev, nodes
 }
 
-// mustLive expects that a process exists.
+// mustLive checks that a process exists.
 func mustLive(t *testing.T, pid string) {
 	t.Helper()
 	expect.OKf(t, syscall.Kill(need.Got(strconv.Atoi(pid))(t), 0), "pid %s, which dev names", pid)
@@ -284,7 +285,7 @@ func TestDevNamesThePortInUse(t *testing.T) {
 	}
 }
 
-// terminal is a terminal of tmux in which one command runs.
+// terminal is a terminal of tmux that runs one command.
 type terminal struct {
 	*testing.T
 	socket string
@@ -310,7 +311,7 @@ func (s terminal) tmux(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// shows waits until the screen has matches of all patterns, and returns it.
+// shows waits until the screen matches all patterns, and returns it.
 func (s terminal) shows(what string, patterns ...string) (screen string) {
 	s.Helper()
 	Eventually(s.T, ReadyLimit, "the screen shows "+what, func() error {
@@ -330,8 +331,8 @@ func (s terminal) shows(what string, patterns ...string) (screen string) {
 	return screen
 }
 
-// TestTopInATerminalFollowsTheLossOfLeaders runs `rollcall top` in a terminal while the leader is killed, its successor stands
-// still, and goes on: the screen says each time how the cluster is.
+// `rollcall top` runs in a terminal while the leader is killed, and its successor is paused and resumed: the screen
+// says each time how the cluster is.
 func TestTopInATerminalFollowsTheLossOfLeaders(t *testing.T) {
 	_, err := exec.LookPath("tmux")
 	need.Present(t, err == nil, "tmux is missing: apt-get install -y tmux")
@@ -364,8 +365,7 @@ func TestTopInATerminalFollowsTheLossOfLeaders(t *testing.T) {
 	})
 }
 
-// TestValueOfAKeyEndsTheLineOnATerminal reads a key on a terminal, where the line ends behind it, and into a pipe, which gets its
-// bytes alone.
+// A key is read on a terminal, where the line ends after it, and into a pipe, which gets only its bytes.
 func TestValueOfAKeyEndsTheLineOnATerminal(t *testing.T) {
 	_, err := exec.LookPath("tmux")
 	need.Present(t, err == nil, "tmux is missing: apt-get install -y tmux")

@@ -29,7 +29,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// installed skips the test where a file that `make clients` makes is missing, and says how to get it.
+// installed skips the test if a file that `make clients` makes is missing, and says how to get it.
 func installed(t *testing.T, file, advice string) {
 	t.Helper()
 	_, err := os.Stat(filepath.Join("clients", file))
@@ -43,9 +43,9 @@ func TestEurekaJSClientLifeCycle(t *testing.T) {
 	testLifeCycle(t, func(t *testing.T) stockClient { return startDriver(t, "node", "node", "driver.js") })
 }
 
-// TestEurekaJSClientFollowsDeltas: with shouldUseDelta it never fetches the whole registry again, so
-// every change must reach it by delta. It ignores ADDED for an instance that it knows, of any
-// server, and so never sees the end of an override: that step is left out.
+// With shouldUseDelta it never fetches the whole registry again, so every change must reach it by delta. It ignores
+// ADDED for an instance that it knows, from any server, and so never sees the end of an override: that step is left
+// out.
 func TestEurekaJSClientFollowsDeltas(t *testing.T) {
 	installed(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
@@ -72,8 +72,7 @@ func TestPyEurekaClientLifeCycle(t *testing.T) {
 	})
 }
 
-// TestWaspEurekaClientLifeCycle drives PyPI's wasp-eureka, which decodes the body of every response by its Content-Type, an
-// empty one, too.
+// It drives PyPI's wasp-eureka, which decodes the body of every response by its Content-Type, even an empty one.
 func TestWaspEurekaClientLifeCycle(t *testing.T) {
 	installed(t, "python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	t.Parallel()
@@ -113,7 +112,7 @@ func TestFargoLifeCycle(t *testing.T) {
 	}
 }
 
-// fargoClient is fargo with the loop around it that its users write: it has calls, and no timers.
+// fargoClient is fargo with the loop around it that its users write: it has calls, but no timers.
 type fargoClient struct {
 	t    *testing.T
 	json bool
@@ -147,8 +146,8 @@ func (f *fargoClient) Start(url, app, id string, lease int) error {
 	return nil
 }
 
-// renew sends a heartbeat every second and registers again where that fails, with the instance as
-// it was configured: fargo replaces its copy by what the server shows.
+// renew sends a heartbeat every second and registers again if that fails, with the instance as it was configured:
+// fargo replaces its copy with what the server shows.
 func (f *fargoClient) renew(ctx context.Context) {
 	defer close(f.beat)
 	for pause(ctx, time.Second) {
@@ -188,8 +187,8 @@ func (f *fargoClient) Stop() error {
 	return f.conn.DeregisterInstance(&f.own)
 }
 
-// quietFargo turns off what the client logs: its logger is one for the whole process, and not made to be
-// set while it is used.
+// quietFargo turns off the client's logging: its logger is shared by the whole process, and must not be changed while
+// it is used.
 var quietFargo = sync.OnceFunc(func() { logging.SetLevel(logging.CRITICAL, "fargo") })
 
 // shows returns nil if a node shows an instance, alone and within the lists, in JSON and XML.
@@ -205,8 +204,8 @@ func shows(n *Node, app, id string) error {
 	return nil
 }
 
-// TestConformance runs the protocol's suite against a node of a cluster in either mode: with consensus
-// one that does not lead, so that every write is forwarded.
+// It runs the protocol's suite against a node of a cluster in either mode: with consensus one that does not lead, so
+// that every write is forwarded.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -220,8 +219,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestDemoServiceCallsNeverFail: of its instances one is killed, and one is asked to end. No call
-// fails, and from the moment at which the caller's list is without an instance no call goes there.
+// Of its instances one is killed, and one is asked to stop. No call fails, and from the moment the caller's list
+// lacks an instance no call goes there.
 func TestDemoServiceCallsNeverFail(t *testing.T) {
 	t.Parallel()
 	demo := filepath.Join(t.TempDir(), "orders")
@@ -275,7 +274,7 @@ func startDemo(t *testing.T, c *Cluster, program, id string) demoInstance {
 // demoCaller calls the demo service continuously.
 type demoCaller struct {
 	Gaps
-	left atomic.Pointer[map[string]bool] // addresses that the list had and has not any more
+	left atomic.Pointer[map[string]bool] // addresses that the list had and no longer has
 	vain atomic.Int64                    // connections that could not be made
 	late atomic.Int64                    // calls to instances that had left the list when the calls began
 
@@ -283,7 +282,7 @@ type demoCaller struct {
 	answered map[string]int // by id
 }
 
-// leftKey is where a call's context has the addresses that had left when it began.
+// leftKey is the context key for the addresses that had left when a call began.
 type leftKey struct{}
 
 // demoCallers is how many call at the same time, each over connections of its own.
@@ -386,7 +385,7 @@ func (d *demoCaller) awaitCalls(t *testing.T, from ...demoInstance) {
 	})
 }
 
-// awaitLeft waits until the list is without an instance.
+// awaitLeft waits until the list lacks an instance.
 func (d *demoCaller) awaitLeft(t *testing.T, i demoInstance) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the list is without "+i.id, func() error {

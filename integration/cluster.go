@@ -12,18 +12,20 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// ReadyLimit is how long a cluster, a restarted node or an election may take: at least ten times the time on an idle machine.
+// ReadyLimit is how long a cluster, a restarted node or an election may take: at least ten times the time on an idle
+// machine.
 const ReadyLimit = 60 * time.Second
 
 // Config describes a cluster; the zero Config is three plain nodes.
 type Config struct {
-	Nodes    int                                 // 0: 3
+	Nodes    int                                 // 0 means 3
 	AP       bool                                // without consensus: each node replicates to the others
-	DC       string                              // the datacenter's name; "": the default
+	DC       string                              // the datacenter's name; "" for the default
 	Settings map[string]string                   // for all nodes, by key of the configuration file
-	Of       func(node string) map[string]string // more settings for one node; nil: none
-	Auth     string                              // the nodes' auth.mode, with consensus; other than "", the harness makes its calls as an operator
-	TLS      *Certificates                       // how tests trust the HTTP listeners; nil: plain HTTP
+	Of       func(node string) map[string]string // more settings for one node; may be nil
+	// the nodes' auth.mode, with consensus; unless it is "", the harness makes its calls as an operator
+	Auth string
+	TLS  *Certificates // how tests trust the HTTP listeners; nil for plain HTTP
 }
 
 // Cluster is a set of real server processes on loopback.
@@ -31,11 +33,11 @@ type Cluster struct {
 	Nodes   []*Node
 	t       testing.TB
 	secured bool
-	secrets secrets // that its tokens have
+	secrets secrets // the secrets of its tokens
 }
 
-// StartCluster starts a cluster and waits until every node serves. It ends with the test; if that
-// failed, the end of each node's log is printed.
+// StartCluster starts a cluster and waits until every node serves. It ends with the test; if that failed, the end of
+// each node's log is printed.
 func StartCluster(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	c := NewCluster(t, cfg)
@@ -118,8 +120,7 @@ func (c *Cluster) WaitReady() {
 	}
 }
 
-// Leader waits until the nodes among (none given: all that run) agree that one of them leads, and
-// returns it.
+// Leader waits until the nodes among (by default all that run) agree that one of them leads, and returns it.
 func (c *Cluster) Leader(among ...*Node) *Node {
 	c.t.Helper()
 	if len(among) == 0 {
@@ -150,7 +151,7 @@ func agreedLeader(among []*Node) (*Node, error) {
 	return nil, fmt.Errorf("named as the leader: %v", votes)
 }
 
-// Running returns the nodes whose process has not ended, paused ones included.
+// Running returns the nodes whose process has not ended, including paused ones.
 func (c *Cluster) Running() []*Node {
 	var running []*Node
 	for _, n := range c.Nodes {
@@ -172,15 +173,13 @@ func (c *Cluster) Others(not ...*Node) []*Node {
 	return others
 }
 
-// Datacenters is clusters that replicate to each other, each through proxies in front of the nodes of
-// the others.
+// Datacenters are clusters that replicate to each other, each through proxies in front of the nodes of the others.
 type Datacenters struct {
 	localcluster.Links
 	Clusters []*Cluster
 }
 
-// StartDatacenters starts n clusters, dc1 and so on, that are all as cfg says, and waits until every
-// node serves.
+// StartDatacenters starts n clusters, dc1 and so on, all configured by cfg, and waits until every node serves.
 func StartDatacenters(t testing.TB, n int, cfg Config) *Datacenters {
 	t.Helper()
 	cfgs := make([]Config, n)
@@ -190,7 +189,7 @@ func StartDatacenters(t testing.TB, n int, cfg Config) *Datacenters {
 	return StartUnlikeDatacenters(t, cfgs...)
 }
 
-// StartUnlikeDatacenters is StartDatacenters for clusters of which each is as its own Config says.
+// StartUnlikeDatacenters is StartDatacenters for clusters that each have a Config of their own.
 func StartUnlikeDatacenters(t testing.TB, cfgs ...Config) *Datacenters {
 	t.Helper()
 	d := new(Datacenters)
@@ -215,7 +214,7 @@ func StartUnlikeDatacenters(t testing.TB, cfgs ...Config) *Datacenters {
 
 func dcName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 
-// Nodes are those of all datacenters.
+// Nodes returns the nodes of all datacenters.
 func (d *Datacenters) Nodes() (nodes []*Node) {
 	for _, c := range d.Clusters {
 		nodes = append(nodes, c.Nodes...)

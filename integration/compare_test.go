@@ -23,8 +23,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The scenarios state no limits of time, which a busy machine would break. Their leases outlast any stall. Each writes to nine
-// keys (own-keys and shared-keys), whose histories are checked.
+// The scenarios state no time limits, which a busy machine would break. Their leases outlast any stall. Each writes
+// to nine keys (own-keys and shared-keys), whose histories are checked.
 const (
 	cutOffScenario = `name: cut-off
 title: Cut off
@@ -33,7 +33,7 @@ faults:
   - {at: 1500ms, for: 3s, kind: isolate, nodes: follower}
 load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, reads: 60, fetches: 1, deltas: 2, watchers: 2, sightings: 1, own-keys: 6, shared-keys: 3}
 `
-	// Without consensus the nodes compare digests every second, and the one that starts again copies the state.
+	// Without consensus the nodes compare digests every second, and a restarted one copies the state.
 	restartedScenario = `name: restarted
 title: Restarted
 about: A node is stopped and started again.
@@ -70,7 +70,7 @@ type comparedReport struct {
 	Verdicts []comparedVerdict
 }
 
-// comparedVerdict is the verdict on one trial, at the same place as the trial.
+// comparedVerdict is the verdict on one trial, at the same position as the trial.
 type comparedVerdict struct {
 	History struct {
 		Result   string
@@ -85,7 +85,7 @@ type comparedVerdict struct {
 	Broken []struct{ Limit, Got string }
 }
 
-// brokenLimits are the broken limits whose texts have a prefix, and what was got.
+// brokenLimits returns, for the broken limits whose texts have a prefix, what was got instead.
 func (v comparedVerdict) brokenLimits(prefix string) (got []string) {
 	for _, b := range v.Broken {
 		if strings.HasPrefix(b.Limit, prefix) {
@@ -103,8 +103,8 @@ type comparison struct {
 	raw    string // report.json
 }
 
-// compareColumns runs `rollcall-bench compare` on a server's program in scenarios (texts of YAML), with a fault planted in the
-// program ("": none); columns as in "cp,ap".
+// compareColumns runs `rollcall-bench compare` on a server's program with scenarios (texts of YAML), with a fault
+// planted in the program ("" for none); columns are as in "cp,ap".
 func compareColumns(t *testing.T, program, planted, columns string, scenarios ...string) comparison {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,12 +125,12 @@ func compareColumns(t *testing.T, program, planted, columns string, scenarios ..
 	return c
 }
 
-// onlyVerdict is the verdict on the one trial of a comparison, which must have been completed and have broken a limit.
+// onlyVerdict returns the verdict on the one trial of a comparison, which must have completed and broken a limit.
 func (c comparison) onlyVerdict(t *testing.T) comparedVerdict {
 	t.Helper()
 	need.That(t, len(c.report.Verdicts) == 1 && len(c.report.Comparison.Trials) == 1 && c.report.Comparison.Trials[0].Failed == "",
 		"%+v, want one trial that was completed; it said:\n%s", c.report, c.stderr)
-	// The machine may be too busy for its figures to be valid, which has a code of its own.
+	// The machine may be too busy for its figures to be valid, which has an exit code of its own.
 	expect.That(t, (c.code == 1 || c.code == 4) && strings.Contains(c.stderr, "limits were broken:"),
 		"exit code %d, want 1 or 4, and what was broken; it said:\n%s", c.code, c.stderr)
 	return c.report.Verdicts[0]
@@ -142,10 +142,11 @@ func (v comparedVerdict) broke(prefix string) bool { return len(v.brokenLimits(p
 // plantedProgram builds the program with the faults that tests can plant.
 func plantedProgram(t *testing.T) string { return taggedProgram(t, "planted") }
 
-// taggedPrograms are those that were built with tags, by the tags.
+// taggedPrograms has the programs that were built with tags, by the tags.
 var taggedPrograms sync.Map
 
-// taggedProgram builds the program under test with tags, once, with the race detector if the program under test has it.
+// taggedProgram builds the program under test with tags, once, with the race detector if the program under test has
+// it.
 func taggedProgram(t *testing.T, tags string) string {
 	t.Helper()
 	build, _ := taggedPrograms.LoadOrStore(tags, sync.OnceValues(func() (string, error) {
@@ -196,7 +197,7 @@ func TestComparisonFindsPlantedFaults(t *testing.T) {
 	})
 }
 
-// Each fault is found by the checker that is there for it.
+// Each fault is found by the checker made for it.
 func TestComparisonFindsEveryOtherPlantedFault(t *testing.T) {
 	t.Parallel()
 	program := plantedProgram(t)
@@ -237,7 +238,7 @@ func TestComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 	}
 }
 
-// A machine that other programs keep busy measures these, and not the servers. No other test runs meanwhile.
+// If other programs keep a machine busy, it measures those, and not the servers. No other test runs meanwhile.
 func TestComparisonBesideOtherProgramsIsNotValid(t *testing.T) {
 	for range runtime.NumCPU() {
 		hog := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
@@ -246,10 +247,11 @@ func TestComparisonBesideOtherProgramsIsNotValid(t *testing.T) {
 	}
 	c := compareColumns(t, Binary(t), "", "cp", powerScenario)
 	expect.That(t, c.code == 4 && strings.Contains(c.stderr, "the run is not valid:\n  power, cp: "),
-		"exit code %d, want 4, and why the run is not valid; it said:\n%s", c.code, c.stderr) // how it shows is the machine's
+		// how it shows depends on the machine
+		"exit code %d, want 4, and why the run is not valid; it said:\n%s", c.code, c.stderr)
 }
 
-// The lines of Python in docs/comparison.md compute from the raw observations what the verdicts beside them say.
+// From the raw observations, the lines of Python in docs/comparison.md compute what the verdicts beside them say.
 func TestFiguresCanBeRecomputedByThePageAlone(t *testing.T) {
 	t.Parallel()
 	c := compareColumns(t, Binary(t), "", "cp,ap", powerScenario)
@@ -323,8 +325,8 @@ func expectRecomputed(t *testing.T, raw *os.File, scenario string, columns ...st
 	}
 }
 
-// recomputed runs the Python of docs/comparison.md on a raw file, and returns of each figure the median, the least, the most
-// and the number of rounds.
+// recomputed runs the Python of docs/comparison.md on a raw file, and returns for each figure the median, the
+// smallest, the largest and the number of rounds.
 func recomputed(t *testing.T, raw, scenario, column string) map[string][4]float64 {
 	t.Helper()
 	page := string(need.Got(os.ReadFile("../docs/comparison.md"))(t))
@@ -403,7 +405,7 @@ func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// addsUp checks that the outcomes, latencies and rates of a result are of the same calls.
+// addsUp checks that the outcomes, latencies and rates of a result cover the same calls.
 func (r loadResult) addsUp(t *testing.T, what string) {
 	t.Helper()
 	count, answered := 0, 0

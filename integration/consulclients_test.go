@@ -26,7 +26,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// invoke has the client call one of its methods at a node, and returns what the method did.
+// invoke makes the client call one of its methods at a node, and returns what the method returned.
 func invoke[T any](t *testing.T, d *driver, n *Node, method string, args arguments) T {
 	t.Helper()
 	result, err := try[T](d, n, method, args)
@@ -34,7 +34,7 @@ func invoke[T any](t *testing.T, d *driver, n *Node, method string, args argumen
 	return result
 }
 
-// try is invoke where the method may fail.
+// try is invoke for a method that may fail.
 func try[T any](d *driver, n *Node, method string, args arguments) (T, error) {
 	var result T
 	reply, err := d.do(driverCommand{Do: method, URL: n.URL(), Args: args})
@@ -53,8 +53,8 @@ func startNodeConsul(t *testing.T) *driver {
 // consulPair is a key as clients show it: with the value decoded.
 type consulPair struct{ Key, Value, Session string }
 
-// TestNodeConsulClientLocksAtEveryNode: of two sessions of npm's consul, made at different nodes, one
-// holds a key at a time; the other gets it once it is released, and a session's end gives up its keys.
+// Of two sessions of npm's consul, made at different nodes, one holds a key at a time; the other gets it once it is
+// released, and a session's end gives up its keys.
 func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 	client := startNodeConsul(t)
 	t.Parallel()
@@ -93,8 +93,8 @@ func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 	expect.That(t, err != nil, "a session that has ended was renewed")
 }
 
-// TestNodeConsulClientWatchesThroughALeaderKill: npm's watch, which repeats blocking reads of a key at a
-// follower, reports a change made at another node, and after the leader's end the next one.
+// npm's watch, which repeats blocking reads of a key at a follower, reports a change made at another node, and after
+// the leader's end the next one.
 func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 	client := startNodeConsul(t)
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 	leader := c.Leader()
 	others := c.Others(leader)
 	invoke[any](t, client, others[0], "watch", arguments{"method": "kv.get", "key": "config/colour"})
-	var last *consulPair // that was reported
+	var last *consulPair // the last one reported
 	reports := func(want string) {
 		t.Helper()
 		Eventually(t, clientLimit, fmt.Sprintf("the watch reports %q", want), func() error {
@@ -135,8 +135,8 @@ func startPythonConsul(t *testing.T) *driver {
 	return startDriver(t, "consul/python", ".venv/bin/python", "driver.py")
 }
 
-// TestPythonConsulClientLocks runs the recipe of a lock with py-consul in two processes, at two nodes.
-// The second one waits while the first holds the lock, and has it once the first one's session ended.
+// It runs a lock recipe with py-consul in two processes, at two nodes. The second one waits while the first holds the
+// lock, and has it once the first one's session has ended.
 func TestPythonConsulClientLocks(t *testing.T) {
 	holder, waiter := startPythonConsul(t), startPythonConsul(t)
 	t.Parallel()
@@ -177,8 +177,8 @@ type springConsul struct {
 	cluster *Cluster
 }
 
-// TestSpringCloudConsulServiceLifeCycle has a Spring Boot service with Spring Cloud Consul configured and
-// registered through a follower. By its defaults it has an HTTP check of its actuator, which the leader runs.
+// A Spring Boot service with Spring Cloud Consul is configured and registered through a follower. By its defaults it
+// has an HTTP check of its actuator, which the leader runs.
 func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
 	s.isGone(t)
 }
 
-// listed are the instances of the service that a node lists to Consul's clients.
+// listed returns the instances of the service that a node lists to Consul's clients.
 func (s *springConsul) listed(n *Node, onlyPassing bool) ([]*api.ServiceEntry, error) {
 	client, err := api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport, Token: n.Token})
 	if err != nil {
@@ -210,8 +210,7 @@ func (s *springConsul) listed(n *Node, onlyPassing bool) ([]*api.ServiceEntry, e
 	return entries, err
 }
 
-// is waits until every node shows a status to Eureka's clients, and the service as passing to Consul's
-// if that is UP.
+// is waits until every node shows a status to Eureka's clients, and the service as passing to Consul's if that is UP.
 func (s *springConsul) is(t *testing.T, status string) {
 	t.Helper()
 	for _, n := range s.cluster.Nodes {
@@ -238,18 +237,19 @@ func (s *springConsul) isConfigured(t *testing.T, greeting string) {
 	need.OK(t, second(consulClient(t, s.cluster.Nodes[2]).KV().Put(&api.KVPair{Key: "config/till/greeting", Value: []byte(greeting)}, nil)))
 }
 
-// hasGreeting waits until the service's property has a value, by its actuator at the address at which it
-// is registered. That it changes is up to the client's watch of its keys.
+// hasGreeting waits until the service's property has a value, using its actuator at its registered address. The
+// change depends on the client's watch of its keys.
 func (s *springConsul) hasGreeting(t *testing.T, want string) {
 	t.Helper()
 	var entries []*api.ServiceEntry
-	Eventually(t, clientLimit, "the service is passing", func() (err error) { // its check may be late for once
+	Eventually(t, clientLimit, "the service is passing", func() (err error) { // its check may be late once
 		if entries, err = s.listed(s.cluster.Nodes[0], true); err == nil && len(entries) != 1 {
 			err = fmt.Errorf("%d services are", len(entries))
 		}
 		return err
 	})
-	service := serverAt(fmt.Sprintf("%s:%d", entries[0].Service.Address, entries[0].Service.Port)) // it is called as nodes are
+	// it is called as nodes are
+	service := serverAt(fmt.Sprintf("%s:%d", entries[0].Service.Address, entries[0].Service.Port))
 	Eventually(t, clientLimit, fmt.Sprintf("the service is configured with %q", want), func() error {
 		response := service.Get("/actuator/env/greeting")
 		if response.Status != http.StatusOK {
@@ -264,8 +264,8 @@ func (s *springConsul) hasGreeting(t *testing.T, want string) {
 	})
 }
 
-// discovers registers a service through Eureka's API and takes it out again; the client's watch of the
-// catalog says when to look.
+// discovers registers a service through Eureka's API and cancels it again; the client's watch of the catalog tells
+// when to look.
 func (s *springConsul) discovers(t *testing.T) {
 	t.Helper()
 	sees := func(want map[string]string) {
@@ -285,7 +285,7 @@ func (s *springConsul) discovers(t *testing.T) {
 	sees(map[string]string{})
 }
 
-// isGone looks at every node: a service that has been shut down is listed nowhere.
+// isGone checks every node: a service that has been shut down is listed nowhere.
 func (s *springConsul) isGone(t *testing.T) {
 	t.Helper()
 	for _, n := range s.cluster.Nodes {
@@ -294,8 +294,8 @@ func (s *springConsul) isGone(t *testing.T) {
 	}
 }
 
-// TestSpringCloudConsulOfTwoHostsWithItsDefaults has one Spring Boot service on two hosts, with the same port and without
-// an instance-id of its own: by Spring's default both have the same id. Both are listed, and the one is when the other stops.
+// One Spring Boot service runs on two hosts, with the same port and without an instance-id of its own: by Spring's
+// default both have the same id. Both are listed, and one remains listed when the other stops.
 func TestSpringCloudConsulOfTwoHostsWithItsDefaults(t *testing.T) {
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
@@ -338,7 +338,8 @@ func TestSpringCloudConsulOfTwoHostsWithItsDefaults(t *testing.T) {
 	listed(hosts[1])
 }
 
-// calledFrom is the URL of a node for the programs of a host: what is sent there comes to the node from the host's address.
+// calledFrom returns the URL of a node for the programs of a host: requests sent there reach the node from the host's
+// address.
 func calledFrom(t *testing.T, host string, n *Node) string {
 	t.Helper()
 	to := need.Got(url.Parse(n.URL()))(t)
@@ -347,18 +348,18 @@ func calledFrom(t *testing.T, host string, n *Node) string {
 	front := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport: transport,
-		ErrorLog:  log.New(io.Discard, "", 0), // of calls that a program gave up at its end
+		ErrorLog:  log.New(io.Discard, "", 0), // from calls that a program abandoned when it ended
 	})
 	t.Cleanup(front.Close)
 	t.Cleanup(transport.CloseIdleConnections)
 	return front.URL
 }
 
-// credentialClients are the stock clients of Eureka, all of which know but one way to have a credential: in the URL.
+// credentialClients are the stock clients of Eureka, all of which can take a credential in only one way: in the URL.
 var credentialClients = []struct {
 	name  string
-	needs string // the file that `make clients` makes; "": none
-	again bool   // one that was stopped can be started again
+	needs string // the file that `make clients` makes; may be ""
+	again bool   // it can be started again after a stop
 	new   func(t *testing.T) stockClient
 }{
 	{"netflix", "java/target/.stamp", true, javaWithOverrides("netflix")},
@@ -380,8 +381,8 @@ func javaWithOverrides(module string) func(t *testing.T) stockClient {
 	}
 }
 
-// TestStockClientsLiveByTheirCredentials: each client of Eureka is refused without a credential, and says so, and goes
-// through its life with a token that it has in its URL, and that grants it its own application alone.
+// Each client of Eureka is refused without a credential, and says so, and goes through its life with a token in its
+// URL that grants it only its own application.
 func TestStockClientsLiveByTheirCredentials(t *testing.T) {
 	quietFargo()
 	t.Parallel()
@@ -428,7 +429,7 @@ func (l *lifeCycle) isRefused(t *testing.T) {
 		return unless(strings.Contains(all, "401"), "it says %.2000s", all)
 	})
 	if f, ok := l.client.(*fargoClient); !ok || f.end != nil {
-		_ = l.client.Stop() // there is nothing to cancel, which most clients find an error
+		_ = l.client.Stop() // there is nothing to cancel, which most clients report as an error
 	}
 	for _, n := range l.Nodes {
 		instance, err := readUntilTaken(func() (*Listed, error) { return n.Lookup(l.app, l.id) })
@@ -436,8 +437,8 @@ func (l *lifeCycle) isRefused(t *testing.T) {
 	}
 }
 
-// TestConsulClientsLiveByTheirTokens: Consul's Go client, Spring Cloud Consul and what Prometheus' discoveries ask, with
-// tokens, are served what their roles grant, and are refused in Consul's words otherwise.
+// Consul's Go client, Spring Cloud Consul and the requests of Prometheus' discoveries, with tokens, are served what
+// their roles grant, and otherwise refused in Consul's words.
 func TestConsulClientsLiveByTheirTokens(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{Auth: "on"}))
@@ -459,7 +460,7 @@ func TestConsulClientsLiveByTheirTokens(t *testing.T) {
 	})
 }
 
-// deniedToConsul returns nil if a call of Consul's client failed as its users know it, for want of permission.
+// deniedToConsul returns nil if a call of Consul's client failed for lack of permission, as its users see it.
 func deniedToConsul(err error) error {
 	var answered api.StatusError
 	return unless(errors.As(err, &answered) && answered.Code == http.StatusForbidden && strings.Contains(answered.Body, "Permission denied"), "it returned %v", err)
@@ -499,8 +500,8 @@ func goClientLives(t *testing.T, c *Cluster, n *Node) {
 	expect.Equal(t, passing(t, client, "web"), 0, "instances that are passing after the end:")
 }
 
-// springConsulLives: a service with Spring Cloud Consul has its token in the two properties that there are for it. Its
-// health indicator, which has none, does not ask for the services.
+// springConsulLives runs a service with Spring Cloud Consul that has its token in the two properties for it. Its
+// health indicator, which sends no token, does not ask for the services.
 func springConsulLives(t *testing.T, c *Cluster, n *Node) {
 	c.PutRole(t, "till", "kv config/ read")
 	token := c.NewToken(t, "till", "TILL", "till")
@@ -512,7 +513,7 @@ func springConsulLives(t *testing.T, c *Cluster, n *Node) {
 	}
 	refused := start()
 	refused.isConfigured(t, "hello")
-	// It starts although its registration is refused, of which it looks at no status.
+	// It starts although its registration is refused: it ignores the status of that.
 	need.OK(t, refused.Start(n.As("").URL(), "till", "till-1", 1))
 	refused.isGone(t)
 	need.OK(t, refused.Stop())
@@ -525,14 +526,14 @@ func springConsulLives(t *testing.T, c *Cluster, n *Node) {
 	s.isConfigured(t, "good day")
 	s.hasGreeting(t, "good day")
 	s.discovers(t)
-	_ = s.Override("OUT_OF_SERVICE") // Spring asks for maintenance without its token, and does not look at the refusal
+	_ = s.Override("OUT_OF_SERVICE") // Spring asks for maintenance without its token, and ignores the refusal
 	s.is(t, "UP")
 	need.OK(t, s.Stop())
 	s.isGone(t)
 }
 
-// discoveriesAreServed asks as Prometheus' discoveries do that have basic_auth, authorization or a token in their settings,
-// and as it scrapes.
+// discoveriesAreServed sends requests like Prometheus' discoveries with basic_auth, authorization or a token in their
+// settings, and like its scrapes.
 func discoveriesAreServed(t *testing.T, c *Cluster, n *Node) {
 	token := c.NewToken(t, "prometheus", "", "prometheus").Secret
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("prometheus:"+token))
@@ -565,9 +566,9 @@ func discoveriesAreServed(t *testing.T, c *Cluster, n *Node) {
 	expect.OKf(t, n.As(token).Register(Instance{App: "WEB", ID: "web-9"}).is(http.StatusForbidden), "a registration by Prometheus")
 }
 
-// TestEurekaServerIsAPeerByItsCredentials: a published Eureka server, and a node with access control on, send each other what
-// their clients do, each by the user in the other's URL. The batches of a server without a token are refused, as are ours
-// without a password, which something in front of the Eureka server asks for as Spring Security does.
+// A published Eureka server, and a node with access control on, send each other what their clients do, each with the
+// user in the other's URL. The batches of a server without a token are refused, and so are ours without a password,
+// which a proxy in front of the Eureka server demands as Spring Security does.
 func TestEurekaServerIsAPeerByItsCredentials(t *testing.T) {
 	t.Parallel()
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
@@ -579,7 +580,7 @@ func TestEurekaServerIsAPeerByItsCredentials(t *testing.T) {
 	c := NewCluster(t, Config{Nodes: 1, Auth: "on"})
 	c.secrets.add(password)
 	ours := c.Nodes[0]
-	file := filepath.Join(t.TempDir(), "rollcall.yaml") // command lines show to everybody
+	file := filepath.Join(t.TempDir(), "rollcall.yaml") // everybody can see command lines
 	peers := fmt.Sprintf("replication:\n  eureka: old=%s\n", withUser(front.URL+"/eureka", "rollcall", password))
 	need.OK(t, os.WriteFile(file, []byte(peers), 0o600))
 	ours.Args = []string{"--config=" + file}
@@ -611,14 +612,14 @@ func TestEurekaServerIsAPeerByItsCredentials(t *testing.T) {
 	awaitOn(t, theirs, "ORDERS", "ours", "")
 }
 
-// asksFor passes on what comes with a user and a password.
+// asksFor passes on requests that carry a user and a password.
 func asksFor(user, password, to string) http.Handler {
 	target, err := url.Parse(to)
 	if err != nil {
 		panic(err) // it is a test's own
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // of calls while the server starts
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // from calls while the server starts
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, _ := r.BasicAuth(); u != user || p != password {
 			w.WriteHeader(http.StatusUnauthorized)

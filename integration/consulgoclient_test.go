@@ -25,17 +25,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// consulTransport is shared by all clients of Consul's, so that connections are kept alive. With a TLS
-// configuration the library leaves it as it is.
+// consulTransport is shared by all clients of Consul's, so that connections are kept alive. With a TLS configuration
+// the library leaves it as it is.
 var consulTransport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSClientConfig: &tls.Config{}}
 
-// consulClient is Consul's official client, configured with one node.
+// consulClient returns Consul's official client, configured with one node.
 func consulClient(t *testing.T, n *Node) *api.Client {
 	t.Helper()
 	return need.Got(api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport, Token: n.Token}))(t)
 }
 
-// patientConsul is a client of Consul's whose calls are repeated for as long as there is no leader, so that nothing was
+// patientConsul returns a client of Consul's that repeats its calls while no node leads, so that nothing was
 // done: for the preparations and the reads of a test. In tests about a missing leader clients get the refusals.
 func patientConsul(t *testing.T, n *Node) *api.Client {
 	t.Helper()
@@ -74,7 +74,7 @@ func (ledTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	})
 }
 
-// value is need.Got for a call that tells something about its response, too.
+// value is need.Got for a call that also returns metadata about its response.
 func value[T, M any](t *testing.T) func(T, M, error) T {
 	return func(v T, _ M, err error) T {
 		t.Helper()
@@ -83,23 +83,23 @@ func value[T, M any](t *testing.T) func(T, M, error) T {
 	}
 }
 
-// lockOptions are those of a program that cannot wait for the defaults' 15 s.
+// lockOptions returns the options of a program that cannot wait for the default 15 s.
 func lockOptions(key string) *api.LockOptions {
 	return &api.LockOptions{Key: key, Value: []byte("held"), SessionTTL: "10s", LockDelay: time.Millisecond}
 }
 
-// second is the error of a call of which nothing else matters.
+// second returns the error of a call whose value is ignored.
 func second[T any](_ T, err error) error { return err }
 
-// TestConsulsAgentIsEveryNode registers at one node, sends heartbeats at the next, and deregisters at
-// the third (with Consul each of these would be another agent's, and a 404).
+// It registers at one node, sends heartbeats at the next, and deregisters at the third (with Consul each of these
+// would be another agent's, and a 404).
 func TestConsulsAgentIsEveryNode(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{}))
 	a, b, d := consulClient(t, c.Nodes[0]), consulClient(t, c.Nodes[1]), consulClient(t, c.Nodes[2])
 	need.OK(t, a.Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "web-1", Name: "web", Tags: []string{"v1"}, Address: "10.0.0.7", Port: 8080, Meta: map[string]string{"zone": "a"},
-		Check: &api.AgentServiceCheck{TTL: "10s"}, // in which every node is asked
+		Check: &api.AgentServiceCheck{TTL: "10s"}, // during which every node is asked
 	}))
 	expect.That(t, passing(t, d, "web") == 0, "a check begins critical, and the service is listed as passing")
 	need.OK(t, b.Agent().UpdateTTL("service:web-1", "fine", api.HealthPassing))
@@ -124,13 +124,13 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 	expect.That(t, err != nil, "a heartbeat for a service that is gone is accepted")
 }
 
-// passing is how many instances of a service are listed as passing.
+// passing returns how many instances of a service are listed as passing.
 func passing(t *testing.T, c *api.Client, service string) int {
 	t.Helper()
 	return len(value[[]*api.ServiceEntry, *api.QueryMeta](t)(c.Health().Service(service, "", true, nil)))
 }
 
-// TestEurekaAndConsulClientsShareOneRegistry: what is registered through one API is found through the other.
+// What is registered through one API is found through the other.
 func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{}))
@@ -166,10 +166,10 @@ func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 	expect.That(t, !there, "Consul's catalog still lists it after Eureka's cancel: %v", services)
 }
 
-// ownTests are the tests of Consul's official Go client, by the client's files, that are about what Rollcall serves.
-// The others are about the service mesh (two of catalog_test.go's register a proxy), access control, the metadata of an
-// agent's node, the federation of datacenters and the agent of a machine (its maintenance); one compares the hash of a
-// service's document with Consul's own.
+// ownTests has the tests of Consul's official Go client, by the client's files, that are about what Rollcall serves.
+// The others are about the service mesh (two in catalog_test.go register a proxy), access control, the metadata of an
+// agent's node, the federation of datacenters and the agent of a machine (its maintenance); one compares the hash of
+// a service's document with Consul's own.
 var ownTests = map[string]string{
 	"kv":        `TestAPI_(ClientPutGetDelete|ClientList_DeleteRecurse|ClientDeleteCAS|ClientCAS|ClientWatchGet|ClientWatchList|ClientKeys_DeleteRecurse|ClientAcquireRelease|KVClientTxn)`,
 	"lock":      `TestAPI_Lock(LockUnlock|ForceInvalidate|DeleteKey|Contend|Destroy|Conflict|ReclaimLock|MonitorRetry|OneShot)`,
@@ -184,20 +184,21 @@ var ownTests = map[string]string{
 	"txn":     `TestAPI_(ClientTxn|ClientTxnWrite)`,
 }
 
-// ownTries is how often one of them may be run until it passes. Some have bounds for a machine that does nothing else:
-// one expects three calls and a wait of 250 ms to take at most half a second.
+// ownTries is how often one of them may be run until it passes. Some have bounds for a machine that does nothing
+// else: one expects three calls and a wait of 250 ms to take at most half a second.
 const ownTries = 3
 
-// TestConsulsClientPassesItsOwnTests runs the tests that come with github.com/hashicorp/consul/api, as
-// its authors wrote them, with Rollcall in the place of the consul program that they start: for some files one that asks for
-// the token that is in the tests' environment.
+// It runs the tests that come with github.com/hashicorp/consul/api, as their authors wrote them, with Rollcall
+// instead of the consul program that they start: for some files one that asks for the token in the tests'
+// environment.
 func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 	t.Parallel()
 	program := compileOwnTests(t)
 	path := standIn(t)
 	for file, names := range ownTests {
 		behind := "1"
-		if file == "kv" || file == "session" || file == "catalog" { // so many are enough to see a token with every call
+		// this many are enough to see a token with every call
+		if file == "kv" || file == "session" || file == "catalog" {
 			behind = "1 secured"
 		}
 		t.Run(file, func(t *testing.T) {
@@ -229,11 +230,11 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 	}
 }
 
-// runOwnTests runs those that a pattern names, so many at once. They start the program consul that is in the folder path:
-// the stand-in does as the value of asConsul says, and Consul itself does not know it.
+// runOwnTests runs the tests that a pattern names, atOnce at a time. They start the program consul in the folder
+// path: the stand-in does what the value of asConsul says; Consul itself does not know that variable.
 func runOwnTests(ctx context.Context, t *testing.T, program, path, behind, names string, atOnce int) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, "-test.v", "-test.timeout=10m", fmt.Sprint("-test.parallel=", atOnce), "-test.run", "^"+names+"$")
-	temp, err := os.MkdirTemp("", "own") // one of the tests puts a socket there, whose path has 107 bytes at most
+	temp, err := os.MkdirTemp("", "own") // one of the tests puts a socket there, whose path has at most 107 bytes
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func alternatives(pattern string) int {
 	return len(regexp.MustCompile(`\w+\||\w+\)`).FindAllString(strings.ReplaceAll(pattern, ")_", "_"), -1))
 }
 
-// compileOwnTests makes the client's test program from a copy of its module.
+// compileOwnTests compiles the client's test program from a copy of its module.
 func compileOwnTests(t *testing.T) string {
 	t.Helper()
 	source, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/hashicorp/consul/api").Output()
@@ -288,7 +289,7 @@ func standIn(t *testing.T) string {
 	return dir
 }
 
-// failures is the output of the failed tests of a verbose run, without the logs of their servers.
+// failures returns the output of the failed tests of a verbose run, without the logs of their servers.
 func failures(out []byte) string {
 	var kept []string
 	for line := range strings.SplitSeq(string(out), "\n") {
@@ -312,10 +313,10 @@ const (
 	nowhere      = "Not passed with Consul either"
 )
 
-// ownTestsPlaces are what stands in the place of the agent that a test starts.
+// ownTestsPlaces has what replaces the agent that a test starts.
 var ownTestsPlaces = []struct {
 	name     string
-	behind   string // the value of asConsul; "": Consul itself
+	behind   string // the value of asConsul; "" for Consul itself
 	sections []string
 	passed   []string // of these
 }{
@@ -324,9 +325,9 @@ var ownTestsPlaces = []struct {
 	{"Consul", "", []string{everywhere, laterConsul, atHostsAgent, onOneNode, nowhere}, []string{everywhere, atHostsAgent, onOneNode}},
 }
 
-// TestWildConsulsOwnTestsAreAsThePageSays runs all tests of Consul's Go client, those too that are about what Rollcall does
-// not serve, and compares the outcome with the page. A test that is to pass is run up to ownTries times; one that is not to
-// pass and does is a mistake of the page, too.
+// It runs all tests of Consul's Go client, including those about what Rollcall does not serve, and compares the
+// outcome with the page. A test that should pass is run up to ownTries times; one that should not but does is a
+// mistake in the page, too.
 func TestWildConsulsOwnTestsAreAsThePageSays(t *testing.T) {
 	consul := filepath.Dir(inTheWild(t, "consul")[0])
 	program, shim := compileOwnTests(t), standIn(t)
@@ -379,7 +380,7 @@ func TestWildConsulsOwnTestsAreAsThePageSays(t *testing.T) {
 	}
 }
 
-// runOwnTest returns nil if a test passes, and otherwise what it says.
+// runOwnTest returns nil if a test passes, and otherwise its output.
 func runOwnTest(t *testing.T, program, path, behind, name string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -393,7 +394,7 @@ func runOwnTest(t *testing.T, program, path, behind, name string) error {
 	return nil
 }
 
-// pageOfOwnTests reads in which section the page names each test.
+// pageOfOwnTests reads which section of the page names each test.
 func pageOfOwnTests(t *testing.T) map[string]string {
 	t.Helper()
 	page := need.Got(os.ReadFile(ownTestsPage))(t)

@@ -26,10 +26,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Admin performs a call over the socket in the node's data directory, where no credential is needed.
+// Admin performs a call through the socket in the node's data directory, where no credential is needed.
 func (n *Node) Admin(r Request) Response { return admin(n.Dir, r) }
 
-// admin is Admin for the data directory of a node that is not of this harness.
+// admin is Admin for the data directory of a node that this harness did not start.
 func admin(dir string, r Request) Response {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return world.DialUnix(ctx, filepath.Join(dir, "admin.sock"))
@@ -40,14 +40,15 @@ func admin(dir string, r Request) Response {
 	return request(ctx, local, "http://localhost", r)
 }
 
-// As is the node as a principal calls it; an empty token is of those who have none.
+// As returns the node as a principal calls it; an empty token stands for a caller without one.
 func (n *Node) As(token string) *Node {
 	as := *n
 	as.Token = token
 	return &as
 }
 
-// bootstrap makes the first operator by a node's socket, as whom the harness makes its calls from now on.
+// bootstrap creates the first operator through a node's socket. From now on the harness makes its calls as that
+// operator.
 func (c *Cluster) bootstrap() {
 	c.t.Helper()
 	response := untilLed(func() Response {
@@ -56,7 +57,7 @@ func (c *Cluster) bootstrap() {
 	c.beOperator(need.Got(decoded[api.NewToken](c.Nodes[0], "bootstrap", response))(c.t))
 }
 
-// beOperator lets the harness make its calls with a token.
+// beOperator makes the harness use a token for its calls.
 func (c *Cluster) beOperator(operator api.NewToken) {
 	c.secrets.add(operator.Secret)
 	for _, n := range c.Nodes {
@@ -66,7 +67,7 @@ func (c *Cluster) beOperator(operator api.NewToken) {
 
 const authPath = "/v1/rollcall/auth/"
 
-// untilLed calls ask again until a leader responds.
+// untilLed repeats ask until a leader responds.
 func untilLed(ask func() Response) (response Response) {
 	_ = Poll(ReadyLimit, func() error { // the response has the result
 		response = ask()
@@ -75,7 +76,7 @@ func untilLed(ask func() Response) (response Response) {
 	return response
 }
 
-// PutRole makes a role, or changes it.
+// PutRole creates a role, or changes it.
 func (c *Cluster) PutRole(t testing.TB, name string, rules ...string) {
 	t.Helper()
 	body := need.Got(json.Marshal(api.Role{Rules: rules}))(t)
@@ -85,7 +86,7 @@ func (c *Cluster) PutRole(t testing.TB, name string, rules ...string) {
 	need.OK(t, response.is(http.StatusOK))
 }
 
-// NewToken makes a token for a principal.
+// NewToken creates a token for a principal.
 func (c *Cluster) NewToken(t testing.TB, name, app string, roles ...string) api.NewToken {
 	t.Helper()
 	body := need.Got(json.Marshal(api.TokenRequest{Name: name, App: app, Roles: roles}))(t)
@@ -94,7 +95,7 @@ func (c *Cluster) NewToken(t testing.TB, name, app string, roles ...string) api.
 	})
 	token := need.Got(decoded[api.NewToken](c.Nodes[0], "tokens", response))(t)
 	c.secrets.add(token.Secret)
-	// Every node must know the token before a client is told of it, which would not try again.
+	// Every node must know the token before a client gets it, because the client would not try again.
 	for _, n := range c.Running() {
 		Eventually(t, ReadyLimit, "node "+n.Name+" knows the token of "+name, func() error {
 			return n.As(token.Secret).Get(strings.TrimSuffix(authPath, "/")).is(http.StatusOK)
@@ -103,10 +104,10 @@ func (c *Cluster) NewToken(t testing.TB, name, app string, roles ...string) api.
 	return token
 }
 
-// secrets are what a test's programs know and must not tell: secrets of tokens, and passwords.
+// secrets are what a test's programs know and must not reveal: secrets of tokens, and passwords.
 type secrets struct {
 	mu    sync.Mutex
-	texts map[string][][]byte // by the secret, how it could be written
+	texts map[string][][]byte // ways to write it, by secret
 	leaks []string            // where one shows
 }
 
@@ -114,10 +115,10 @@ type secrets struct {
 func (s *secrets) add(text string) {
 	secret := text
 	if parts := strings.Split(text, "_"); len(parts) == 4 {
-		secret = parts[2] // the rest is known to all
+		secret = parts[2] // the rest is known to everybody
 	}
 	forms := [][]byte{[]byte(secret)}
-	for shift := range 3 { // as a part of a Basic credential
+	for shift := range 3 { // as part of a Basic credential
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", shift) + secret))
 		forms = append(forms, []byte(encoded[4:len(encoded)-4]))
 	}
@@ -167,8 +168,8 @@ func (s *secrets) lookPacked(where string, text []byte) {
 	}
 }
 
-// lookAtProcesses looks at everything that shows while the processes run: their command lines, those of clients
-// included, and what nodes show to operators.
+// lookAtProcesses searches everything that is visible while the processes run: their command lines, including those
+// of clients, and what nodes show to operators.
 func (c *Cluster) lookAtProcesses() {
 	for _, file := range need.Got(filepath.Glob("/proc/[0-9]*/cmdline"))(c.t) {
 		line, err := os.ReadFile(file)
@@ -189,12 +190,12 @@ func (c *Cluster) lookAtProcesses() {
 	}
 }
 
-// lookAtFiles looks at what the nodes have left: logs and data.
+// lookAtFiles searches what the nodes have left: logs and data.
 func (c *Cluster) lookAtFiles() {
 	for _, n := range c.Nodes {
 		read := func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
-				return nil // what is not there tells nothing
+				return nil // a missing file reveals nothing
 			}
 			text, err := os.ReadFile(path)
 			c.secrets.lookPacked(path, text)
@@ -214,7 +215,7 @@ func (c *Cluster) expectNoSecretTold() {
 	}
 }
 
-// withUser is a base URL with a credential in it, as clients are configured that know no other way.
+// withUser returns a base URL with a credential in it, for clients that can take one in no other way.
 func withUser(base, user, password string) string {
 	if password == "" {
 		return base

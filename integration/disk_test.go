@@ -24,8 +24,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn fills the disk of one node: it must end by itself,
-// with the exit code that says so, and nothing that was acknowledged may be missing afterwards.
+// The disk of one node fills up: it must stop, with the exit code for that, and nothing that was acknowledged may be
+// missing afterwards.
 func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) { fullDisk(t, ap, "bolt", 4) })
@@ -35,13 +35,13 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	})
 }
 
-// smallDisk is a disk of its own that a node's data directory is on, in a mount namespace that stays when the node has ended.
+// smallDisk is a separate disk for a node's data directory, in a mount namespace that stays when the node has ended.
 type smallDisk struct {
 	n      *Node
 	within []string // a command line prefix: runs in the namespace
 }
 
-// newSmallDisk gives a node, which does not run, a disk of so many MiB.
+// newSmallDisk gives a stopped node a disk of mib MiB.
 func newSmallDisk(t *testing.T, n *Node, mib int) smallDisk {
 	t.Helper()
 	need.OK(t, os.MkdirAll(n.Dir, 0o700))
@@ -70,8 +70,8 @@ func (d smallDisk) fill(t *testing.T) { d.sh(t, "cat /dev/zero >>ballast 2>/dev/
 // free gives back what fill took.
 func (d smallDisk) free(t *testing.T) { d.sh(t, "rm ballast") }
 
-// TestClusterWhoseDisksWereFullGoesOnWhenTheyAreFreed fills the disks of all nodes until they end. With raft.log: wal the write
-// that finds no room is the one that crosses the end of a segment.
+// The disks of all nodes fill up until they stop. With raft.log: wal the write that finds no room is the one that
+// crosses the end of a segment.
 func TestClusterWhoseDisksWereFullGoesOnWhenTheyAreFreed(t *testing.T) {
 	t.Parallel()
 	eachLog(t, func(t *testing.T, log string) {
@@ -103,7 +103,7 @@ func TestClusterWhoseDisksWereFullGoesOnWhenTheyAreFreed(t *testing.T) {
 		for i, n := range c.Nodes {
 			if !n.Running() {
 				expect.Equal(t, n.ExitCode(t, StopLimit), 3, "%s ended with exit code", n.Name)
-				if log == "wal" { // the room of the write is reserved first, so nothing of it is there
+				if log == "wal" { // the room of the write is reserved first, so none of it is there
 					expect.Equal(t, strings.TrimSpace(disks[i].sh(t, `head -c 16777216 raft/wal/*.wal | tail -c 1000 | tr -d '\0' | wc -c`)), "0", "bytes at the end of the segment")
 				}
 				expect.That(t, strings.Contains(n.Output(t), "no space left on device"), "the log of %s does not say that its disk is full:\n%s", n.Name, n.LastWords(10))
@@ -152,8 +152,7 @@ func fullDisk(t *testing.T, ap bool, log string, mib int) {
 	}
 }
 
-// fillDisk registers large instances at the others until a node has ended, and returns those that were
-// acknowledged.
+// fillDisk registers large instances at the others until a node has ended, and returns those that were acknowledged.
 func fillDisk(t *testing.T, small *Node, others []*Node) map[string]bool {
 	t.Helper()
 	acknowledged := map[string]bool{}
@@ -180,7 +179,7 @@ func flipBit(t *testing.T, file string, at int64, bit int) {
 	need.Got(f.WriteAt(b, at))(t)
 }
 
-// logFile is the file that has the entries: of a log in segments, the oldest.
+// logFile returns the file that has the entries: the oldest one, if the log is in segments.
 func logFile(t *testing.T, n *Node) string {
 	t.Helper()
 	if n.Settings["raft.log"] != "wal" {
@@ -191,8 +190,8 @@ func logFile(t *testing.T, n *Node) string {
 	return segments[0]
 }
 
-// tearSegment leaves in the newest segment of a node that does not run what a full disk leaves of a write that was to cross
-// its end: the beginning of an entry that is larger than the file.
+// tearSegment leaves in the newest segment of a stopped node what a full disk leaves of a write that crosses its end:
+// the beginning of an entry that is larger than the file.
 func tearSegment(t *testing.T, n *Node) {
 	t.Helper()
 	segments := need.Got(filepath.Glob(filepath.Join(n.Dir, "raft", "wal", "*.wal")))(t)
@@ -204,7 +203,7 @@ func tearSegment(t *testing.T, n *Node) {
 	need.Got(f.WriteAt([]byte{1, 0, 0, 0, 0, 0, 0x10, 0x01}, int64(end)))(t)
 }
 
-// TestRaftLogWithAFlippedBitIsRefused flips a bit of a value in the log of a follower that was killed.
+// It flips a bit of a value in the log of a killed follower.
 func TestRaftLogWithAFlippedBitIsRefused(t *testing.T) {
 	t.Parallel()
 	eachLog(t, func(t *testing.T, log string) {
@@ -234,7 +233,7 @@ func TestRaftLogWithAFlippedBitIsRefused(t *testing.T) {
 	})
 }
 
-// mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
+// mustRefuseToStart starts a node that must stop with an error, and print each of the words.
 func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	t.Helper()
 	if err := os.WriteFile(n.LogFile, nil, 0o600); err != nil { // the output of earlier processes does not count
@@ -249,7 +248,8 @@ func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	expect.That(t, !strings.Contains(said, "panic") && !strings.Contains(said, "goroutine "), "it did not refuse, it crashed:\n%s", said)
 }
 
-// Package store tests every way in which a directory does not fit, or is damaged; here the program says so, and ends.
+// Package store tests every kind of foreign or damaged directory. Here the program reports it, and
+// stops.
 
 func TestDataDirectoryThatIsAnOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
@@ -267,7 +267,7 @@ func TestDataDirectoryThatIsAnOlderCopyIsRefused(t *testing.T) {
 	mustRegister(t, c.Leader(c.Running()...), Instance{App: "orders", ID: "after"})
 }
 
-// mixedLogs has the log of two of three nodes in segments.
+// mixedLogs puts the logs of two of three nodes in segments.
 func mixedLogs(node string) map[string]string {
 	return map[string]string{"raft.log": map[bool]string{false: "wal", true: "bolt"}[node == "n3"]}
 }
@@ -279,7 +279,7 @@ func convertLog(t *testing.T, n *Node, to string) (string, error) {
 	return string(out), err
 }
 
-// TestLogsAreConvertedNodeByNode while the cluster is written to, and back.
+// The cluster is written to meanwhile, and the logs are converted back, too.
 func TestLogsAreConvertedNodeByNode(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Settings: map[string]string{"raft.log": "bolt"}})
@@ -308,13 +308,14 @@ func TestLogsAreConvertedNodeByNode(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// panicsOver has a node run a program whose operations about an instance, or a key, panic.
+// panicsOver makes a node run a program where operations on one instance, or key, panic.
 func panicsOver(t *testing.T, n *Node, id string) {
 	t.Helper()
 	n.within = []string{"sh", "-c", fmt.Sprintf("ROLLCALL_PLANTED=panic:%s exec %s \"$@\"", id, plantedProgram(t))}
 }
 
-// One of three nodes without consensus panics over an instance. It goes on, has everything else, and says what it refuses.
+// One of three nodes without consensus panics over an instance. It goes on, has everything else, and reports what it
+// refuses.
 func TestNodeWithoutConsensusRefusesWhatPanicsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, Config{AP: true})
@@ -377,7 +378,7 @@ func TestNodeWithoutConsensusRefusesWhatPanicsAndGoesOn(t *testing.T) {
 	expect.Equal(t, len(all), len(ids), "instances in the end")
 }
 
-// skipEntry runs rollcall recover --skip-entry, and returns what it says with its exit code.
+// skipEntry runs rollcall recover --skip-entry, and returns its output and exit code.
 func skipEntry(t *testing.T, n *Node, entry int) (said string, code int) {
 	t.Helper()
 	out, err := exec.Command(Binary(t), "recover", "--data-dir", n.Dir, "--skip-entry", strconv.Itoa(entry)).CombinedOutput()
@@ -391,8 +392,8 @@ func skipEntry(t *testing.T, n *Node, entry int) (said string, code int) {
 
 var panickedEntry = regexp.MustCompile(`apply: log entry (\d+) panicked \(planted\) over key of poison \(operation 1 of 1 of batch \d+ of node n[123]\.`)
 
-// The nodes of a cluster panic over one entry, until no majority is left. They name it, and go on without it when each was
-// told to.
+// The nodes of a cluster panic over one entry, until no majority is left. They name it, and go on without it once
+// each was told to.
 func TestClusterGoesOnWithoutAnEntryThatPanics(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, Config{})
@@ -415,7 +416,7 @@ func TestClusterGoesOnWithoutAnEntryThatPanics(t *testing.T) {
 		return unless(len(c.Running()) < 2, "%d nodes run", len(c.Running()))
 	})
 	for _, n := range c.Nodes {
-		if n.Running() { // alone it is told of no entry that it is to apply
+		if n.Running() { // on its own it learns of no entry to apply
 			n.Signal(t, syscall.SIGKILL)
 			n.ExitCode(t, ReadyLimit)
 			continue
@@ -473,7 +474,7 @@ func TestClusterGoesOnWithoutAnEntryThatPanics(t *testing.T) {
 // comparedWithin is when replicas that differ must have been named: nodes compare them once a minute.
 const comparedWithin = 2 * time.Minute
 
-// verify runs rollcall verify, and returns the verdict with the exit code.
+// verify runs rollcall verify, and returns the verdict and the exit code.
 func verify(t *testing.T, n *Node, wait time.Duration) (v own.Verification, code int) {
 	t.Helper()
 	out, err := exec.Command(Binary(t), "verify", "--addr", n.URL(), "--wait", wait.String(), "-o", "json").Output()

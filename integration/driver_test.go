@@ -19,13 +19,13 @@ import (
 )
 
 // driver is a stock client in a process of another language. It gets commands as lines of JSON on its stdin, and
-// replies to each by a line of JSON on its stdout. The programs are under clients/.
+// replies to each with a line of JSON on its stdout. The programs are under clients/.
 type driver struct {
 	stdin     io.WriteCloser
 	replies   chan driverReply // closed when the program has ended
 	stderr    string           // the file that its stderr goes to
 	overrides bool             // the client has calls for overrides
-	delta     bool             // the client is to fetch deltas, where that is a setting
+	delta     bool             // makes the client fetch deltas, where that is a setting
 }
 
 type driverCommand struct {
@@ -36,7 +36,7 @@ type driverCommand struct {
 	Lease  int       `json:"lease,omitempty"` // seconds
 	Status string    `json:"status,omitempty"`
 	Delta  bool      `json:"delta,omitempty"`
-	Args   arguments `json:"args,omitempty"` // where Do names a method of the client
+	Args   arguments `json:"args,omitempty"` // if Do names a method of the client
 }
 
 // arguments of a client's method, by name.
@@ -54,7 +54,7 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 	return startDriverWith(t, nil, dir, program, args...)
 }
 
-// startDriverWith adds to the program's environment, where secrets are that no command line may show.
+// startDriverWith adds to the program's environment, for secrets that no command line may show.
 func startDriverWith(t *testing.T, env []string, dir string, program string, args ...string) *driver {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "stderr")
@@ -89,8 +89,8 @@ func startJava(t *testing.T, dir string, args ...string) *driver {
 	return startDriver(t, dir, "java", append([]string{javaTemporary(t)}, args...)...)
 }
 
-// javaTemporary has Java keep its temporary files where the test's are: it does not read TMPDIR, a full disk below /tmp
-// fails it, and what was killed leaves its files there.
+// javaTemporary makes Java keep its temporary files where the test's are: it does not read TMPDIR, a full disk below
+// /tmp makes it fail, and killed processes leave their files there.
 func javaTemporary(t *testing.T) string {
 	t.Helper()
 	return "-Djava.io.tmpdir=" + t.TempDir()
@@ -136,7 +136,7 @@ func (d *driver) Discover(app string) (map[string]string, error) {
 	return reply.Instances, err
 }
 
-// Hash is what the client computes of its copy of the registry.
+// Hash returns what the client computes from its copy of the registry.
 func (d *driver) Hash() (hash string, err error) {
 	reply, err := d.do(driverCommand{Do: "hash"})
 	if err == nil {
@@ -188,8 +188,8 @@ func eachLog(t *testing.T, test func(t *testing.T, log string)) {
 	}
 }
 
-// smallConfig is three nodes with consensus, and without it as few as a test needs: one for what a node does, two for what
-// nodes replicate.
+// smallConfig is three nodes with consensus, and without it as few as a test needs: one for what a node does, two for
+// what nodes replicate.
 func smallConfig(ap bool, nodes int) Config {
 	if !ap {
 		nodes = 3
@@ -203,7 +203,7 @@ func withSteadyLeader(c Config) Config {
 	return c
 }
 
-// mustOnEvery expects something of every node, whose first response must be so with consensus, and without it, once the
+// mustOnEvery checks every node: with consensus its first response must be right, without it the response after the
 // others have replicated to it.
 func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {
 	t.Helper()
@@ -216,7 +216,7 @@ func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) err
 	}
 }
 
-// mustListEverywhere expects every node to list these instances and no other.
+// mustListEverywhere checks that every node lists these instances and no others.
 func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
 	t.Helper()
 	c.mustOnEvery(t, "the listing", func(n *Node) error {
@@ -228,7 +228,7 @@ func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
 	})
 }
 
-// actLimit is how long the end of an act with a time may take to show: more than ten times the time of the act.
+// actLimit is how long the end of a timed act may take to show: more than ten times the act's time.
 const actLimit = 3 * time.Minute
 
 // awaitStatus waits until a node lists an instance with a status.
@@ -243,16 +243,15 @@ func awaitStatus(t *testing.T, n *Node, app, id, want string) {
 	})
 }
 
-// stockClient is one instance of a client that knows nothing of Rollcall: it registers itself, renews
-// its lease every second by itself, registers again when told 404, and keeps a copy of the registry.
+// stockClient is one instance of a client that knows nothing of Rollcall: it registers itself, renews its own lease
+// every second, registers again when told 404, and keeps a copy of the registry.
 type stockClient interface {
-	// Start registers the instance, with a lease of so many seconds, at a service URL and begins to renew
-	// and to fetch.
+	// Start registers the instance, with a lease in seconds, at a service URL and begins to renew and to fetch.
 	Start(url, app, id string, lease int) error
-	// Discover is the client's copy of an application: status by instance id.
+	// Discover returns the client's copy of an application: status by instance id.
 	Discover(app string) (map[string]string, error)
-	// Override forces the instance's status, and Restore ends the override. Clients without such a call
-	// answer errNoCall, and an operator does it.
+	// Override forces the instance's status, and Restore ends the override. Clients without such a call return
+	// errNoCall, and an operator does it.
 	Override(status string) error
 	Restore() error
 	// Stop cancels the instance.
@@ -261,14 +260,14 @@ type stockClient interface {
 
 var errNoCall = errors.New("the client has no call for that")
 
-// clientLimit is how long a client may take to start, or until an effect shows: at least ten times the time on an idle
-// machine. Three Java virtual machines that start beside other tests on two cores take a minute.
+// clientLimit is how long a client may take to start, or until an effect shows: at least ten times the time on an
+// idle machine. Three Java virtual machines that start beside other tests on two cores take a minute.
 const clientLimit = 5 * time.Minute
 
-// testLifeCycle runs a client through its life, once against the leader and once against a
-// follower, and checks every node after each step; and once more without consensus.
+// testLifeCycle runs a client through its life, once against the leader and once against a follower, and checks every
+// node after each step; and once more without consensus.
 func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
-	c := StartCluster(t, withSteadyLeader(Config{})) // some calls the client makes once
+	c := StartCluster(t, withSteadyLeader(Config{})) // the client makes some calls only once
 	leader := c.Leader()
 	for role, through := range map[string]*Node{"leader": leader, "follower": c.Others(leader)[0]} {
 		t.Run(role, func(t *testing.T) {
@@ -289,8 +288,8 @@ func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
 	})
 }
 
-// testLifeWithoutConsensus checks a client also at the other node of its datacenter, and at another datacenter, of the
-// other mode, where an operator overrides it.
+// testLifeWithoutConsensus also checks a client at the other node of its datacenter, and at another datacenter, in
+// the other mode, where an operator overrides it.
 func testLifeWithoutConsensus(t *testing.T, client stockClient) {
 	d := StartUnlikeDatacenters(t, Config{AP: true, Nodes: 2}, Config{Nodes: 1})
 	c := &Cluster{Nodes: d.Nodes(), t: t}
@@ -312,7 +311,7 @@ type lifeCycle struct {
 	url      string // that the client is configured with
 	app, id  string
 	lease    int   // seconds
-	operator *Node // where an operator overrides the instance; nil: the client does it, if it can
+	operator *Node // where an operator overrides the instance; nil if the client does it, when it can
 }
 
 func newLifeCycle(c *Cluster, through *Node, name string, client stockClient) lifeCycle {
@@ -324,7 +323,7 @@ func (l *lifeCycle) starts(t *testing.T) {
 	l.everywhere(t, "UP")
 }
 
-// discovers: the client sees itself and a neighbour that registered elsewhere.
+// discovers checks that the client sees itself and a neighbour that registered elsewhere.
 func (l *lifeCycle) discovers(t *testing.T) {
 	neighbour, others := l.id+"-neighbour", l.Others(l.through)
 	mustRegister(t, others[0], Instance{App: l.app, ID: neighbour})
@@ -336,14 +335,14 @@ func (l *lifeCycle) discovers(t *testing.T) {
 	l.seen(t, neighbour, "")
 }
 
-// heartbeats: the lease is renewed again and again, and every node sees it.
+// heartbeats checks that the lease is renewed repeatedly, and that every node sees it.
 func (l *lifeCycle) heartbeats(t *testing.T) {
 	for _, n := range l.Nodes {
 		awaitRenewal(t, n, l.app, l.id)
 	}
 }
 
-// outlivesItsLease: every node receives renewals for longer than one lease.
+// outlivesItsLease checks that every node receives renewals for longer than one lease.
 func (l *lifeCycle) outlivesItsLease(t *testing.T) {
 	for _, n := range l.Nodes {
 		Eventually(t, 10*time.Duration(l.lease)*time.Second, fmt.Sprintf("node %s sees %s renewed for longer than a lease", n.Name, l.id), func() error {
@@ -363,8 +362,8 @@ func (l *lifeCycle) outlivesItsLease(t *testing.T) {
 	}
 }
 
-// registersAgain: an instance that was canceled comes back, because its heartbeat is answered 404
-// in a form that the client understands.
+// registersAgain checks that an instance that was canceled comes back, because its heartbeat gets 404 in a form that
+// the client understands.
 func (l *lifeCycle) registersAgain(t *testing.T) {
 	before := map[*Node]int64{}
 	for _, n := range l.Nodes {
@@ -385,7 +384,7 @@ func (l *lifeCycle) registersAgain(t *testing.T) {
 	l.everywhere(t, "UP")
 }
 
-// isOverridden: the status holds on every node, in the client's picture, and over heartbeats.
+// isOverridden checks that the status is in force on every node, in the client's copy, and across heartbeats.
 func (l *lifeCycle) isOverridden(t *testing.T) {
 	need.OKf(t, l.override("OUT_OF_SERVICE"), "override")
 	l.everywhere(t, "OUT_OF_SERVICE")
@@ -400,7 +399,7 @@ func (l *lifeCycle) isRestored(t *testing.T) {
 	l.seen(t, l.id, "UP")
 }
 
-// override has the client force its status, or an operator if there is one or the client has no call for it.
+// override makes the client force its status, or an operator if there is one or the client has no call for it.
 func (l *lifeCycle) override(status string) error {
 	err := errNoCall
 	if l.operator == nil {
@@ -453,7 +452,7 @@ func statusOf(instance *Listed) string {
 	return instance.Status
 }
 
-// seen waits until the client's own picture shows an instance with a status; "" means not at all.
+// seen waits until the client's own copy shows an instance with a status; "" means not at all.
 func (l *lifeCycle) seen(t *testing.T, id, status string) {
 	t.Helper()
 	Eventually(t, clientLimit, fmt.Sprintf("the client sees %s as %q", id, status), func() error {
@@ -465,7 +464,7 @@ func (l *lifeCycle) seen(t *testing.T, id, status string) {
 	})
 }
 
-// awaitRenewal waits until the last renewal that the node shows is a later one.
+// awaitRenewal waits until the node shows a later last renewal.
 func awaitRenewal(t *testing.T, n *Node, app, id string) {
 	t.Helper()
 	var first int64

@@ -24,13 +24,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// differences is the page with what a published Eureka server and Rollcall respond differently to, each with its reason.
+// differences is the page that lists where a published Eureka server and Rollcall respond differently, each with its
+// reason.
 const differences = "../docs/reference/protocol/eureka-differences.md"
 
 var update = flag.Bool("update", false, "write the table of docs/reference/protocol/eureka-differences.md anew; reasons are kept")
 
-// TestDifferencesFromAPublishedServerAreListed sends every probe to a published server and to a node of each mode: what they
-// respond and what the application has afterwards is the same, or the page says why it is not.
+// It sends every probe to a published server and to a node of each mode: their responses and the application
+// afterwards are the same, or the page says why not.
 func TestDifferencesFromAPublishedServerAreListed(t *testing.T) {
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
@@ -70,7 +71,7 @@ func TestDifferencesFromAPublishedServerAreListed(t *testing.T) {
 // rowOf matches a row of the page's table: kind, number of probes, published, Rollcall, reason.
 var rowOf = regexp.MustCompile("(?m)^\\| ([^|]+) \\| (\\d+) \\| [^|]* \\| [^|]* \\| ([^|]*) ?\\|\n")
 
-// withRows is the page with a row for each kind and the reasons that it has.
+// withRows returns the page with a row for each kind and the reasons that it has.
 func withRows(page string, counts map[string]int) string {
 	head, _, _ := strings.Cut(page, "|---|---|---|---|---|\n")
 	reasons := map[string]string{}
@@ -96,7 +97,7 @@ type probe struct {
 	number       string // of the names
 }
 
-// of is the probe with its names.
+// of returns the probe with its names.
 func (p probe) of(i int) probe {
 	p.number = strconv.Itoa(i)
 	names := strings.NewReplacer("{app}", "PROBE"+p.number, "{lower}", "probe"+p.number, "{id}", "host"+p.number+":web:8080", "{host}", "host"+p.number)
@@ -107,7 +108,7 @@ func (p probe) of(i int) probe {
 	return p
 }
 
-// observe sends the probe to a server and looks at the application afterwards, which it then removes.
+// observe sends the probe to a server and examines the application afterwards, which it then removes.
 func (p probe) observe(t *testing.T, n *Node) observation {
 	t.Helper()
 	app := "PROBE" + p.number
@@ -123,7 +124,8 @@ func (p probe) observe(t *testing.T, n *Node) observation {
 	instances := need.Got(instancesOf(after))(t)
 	for _, id := range instances {
 		cancel := jsonOf(map[string]any{"replicationList": []any{map[string]any{"appName": app, "id": id, "action": "Cancel"}}})
-		removal := probe{name: p.name + ", cancel", method: "POST", path: "/eureka/peerreplication/batch/", body: cancel}.send(t, n) // ids with a slash, too
+		// ids with a slash, too
+		removal := probe{name: p.name + ", cancel", method: "POST", path: "/eureka/peerreplication/batch/", body: cancel}.send(t, n)
 		need.That(t, removal.Status == http.StatusOK, "%s: cancel %q: %v", p.name, id, removal)
 	}
 	return seen
@@ -144,7 +146,7 @@ func instancesOf(application Response) (ids []string, err error) {
 	return ids, err
 }
 
-// literal sends paths as they are, and shows bodies as they come.
+// literal sends paths unchanged, and shows bodies unchanged.
 var literal = &http.Transport{DisableCompression: true}
 
 // send sends the probe's path byte by byte.
@@ -173,7 +175,7 @@ func (p probe) send(t *testing.T, n *Node) Response {
 // observation is what a probe sees: the response, and the application after it, leaf by leaf.
 type observation map[string]string
 
-// errorPage is a body that a published server's framework makes for an error that it was not given a body for.
+// errorPage matches a body that a published server's framework makes for an error without a body.
 var errorPage = regexp.MustCompile(`^\{"timestamp":|Whitelabel Error Page|<title>HTTP Status`)
 
 func (o observation) add(of string, p probe, r Response) {
@@ -182,7 +184,7 @@ func (o observation) add(of string, p probe, r Response) {
 	body := r.Body
 	if o[of+"encoding"] == "gzip" {
 		if unzipped, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
-			body, _ = io.ReadAll(unzipped) // what is no gzip shows as it is
+			body, _ = io.ReadAll(unzipped) // what is not gzip is shown as it is
 		}
 	}
 	if r.Status >= 400 && (errorPage.Match(body) || p.method == http.MethodHead) {
@@ -205,11 +207,12 @@ func (o observation) add(of string, p probe, r Response) {
 	}
 }
 
-// emptyType is the key of the type of a response without a body. Spring's servers of today, on Jersey 3, give it none; Netflix's own and
-// Spring's of before, on Jersey 1, give it the one that is accepted, by which some clients choose how to read nothing.
+// emptyType is the key of the type of a response without a body. Spring's current servers, on Jersey 3, give it none;
+// Netflix's own and Spring's earlier ones, on Jersey 1, give it the one that the request accepts, and some clients
+// use it to choose how to read nothing.
 const emptyType = "type without a body"
 
-// TestResponsesWithoutABodyHaveTheTypeThatNetflixsServerGives sends every probe to a published server on Jersey 1 and to a node.
+// It sends every probe to a published server on Jersey 1 and to a node.
 func TestResponsesWithoutABodyHaveTheTypeThatNetflixsServerGives(t *testing.T) {
 	installed(t, "java/stacks/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
@@ -233,7 +236,7 @@ func TestResponsesWithoutABodyHaveTheTypeThatNetflixsServerGives(t *testing.T) {
 	t.Logf("compared: %v", compared)
 }
 
-// leaves notes the values of a document by their paths. Of a list of applications only the probe's own is looked at.
+// leaves records the values of a document by their paths. In a list of applications only the probe's own is examined.
 func (o observation) leaves(at string, p probe, v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -265,7 +268,7 @@ func (o observation) leaves(at string, p probe, v any) {
 	}
 }
 
-// treeOf is XML as JSON would be read: elements by name, those of a list in an array.
+// treeOf returns XML as JSON would be read: elements by name, those of a list in an array.
 func treeOf(body []byte) any {
 	type element struct {
 		XMLName  xml.Name
@@ -304,7 +307,7 @@ func treeOf(body []byte) any {
 
 var stamp = regexp.MustCompile(`\b\d{13}\b`)
 
-// plain is a text without the names and the times of the moment.
+// plain returns a text without names and current times.
 func (p probe) plain(text string) string {
 	text = strings.NewReplacer("PROBE"+p.number, "{app}", "probe"+p.number, "{lower}", "host"+p.number+":web:8080", "{id}", "host"+p.number, "{host}").Replace(text)
 	return stamp.ReplaceAllStringFunc(text, func(ms string) string {
@@ -315,8 +318,8 @@ func (p probe) plain(text string) string {
 	})
 }
 
-// unlike is the part of an observation in which it differs from another, as the page has it. Of responses with different
-// statuses the bodies are not compared, nor an error page with what stands for it.
+// unlike returns the part of an observation that differs from another, in the form of the page. It does not compare
+// the bodies of responses with different statuses, nor an error page with its counterpart.
 func (o observation) unlike(other observation) string {
 	var all []string
 	for _, of := range []string{"", "then "} {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// dirty is the dirty timestamp of the registrations: a time that has passed.
+// dirty is the dirty timestamp of the registrations, in the past.
 const dirty = 1767225599500
 
-// registration is a registration by Netflix's client, in the form of JSON values.
+// registration returns a registration by Netflix's client, as JSON values.
 func registration() map[string]any {
 	return map[string]any{
 		"instanceId": "{id}", "hostName": "{host}", "app": "{app}", "ipAddr": "10.0.0.11", "status": "UP", "overriddenStatus": "UNKNOWN",
@@ -29,7 +29,7 @@ func registration() map[string]any {
 	}
 }
 
-// registered is a registration's document in which one field is another; a value of leaveOut is none.
+// registered returns a registration's document with one field changed, or without it if value is leaveOut.
 func registered(field string, value any) string {
 	doc := registration()
 	doc[field] = value
@@ -45,12 +45,12 @@ func wrapped(doc any) string { return jsonOf(map[string]any{"instance": doc}) }
 
 const ownApp = "/eureka/apps/{app}"
 
-// probes are the requests of the protocol and those beside them.
+// probes returns the requests of the protocol and those beside them.
 func probes() []probe {
 	return slices.Concat(reads(), readsBeside(), fields(), bodies(), heartbeats(), overrides(), batches())
 }
 
-// reads are all reads, each in the forms that can be asked for.
+// reads returns all reads, each in the forms that can be asked for.
 func reads() (all []probe) {
 	const instance = "/eureka/apps/{app}/{id}"
 	for _, path := range []string{"/eureka/apps", "/eureka/apps/", "/eureka/apps/delta", "/eureka/apps/{app}", instance, "/eureka/instances/{id}",
@@ -67,7 +67,7 @@ func reads() (all []probe) {
 	return all
 }
 
-// readsBeside are reads of what is not there, by other paths and by other methods.
+// readsBeside returns reads of what does not exist, by other paths and by other methods.
 func readsBeside() (all []probe) {
 	for _, path := range []string{"/eureka/apps?x=1", "/eureka/apps?regions=", "/eureka/apps?regions=us-east-1,eu", "/eureka//apps", "/eureka/apps//",
 		"/eureka/Apps", "/eureka/apps/delta/", "/eureka/apps/DELTA", "/eureka/apps/{lower}", "/eureka/apps/{app}/", "/eureka/apps//{app}", "/eureka/apps/{app}//{id}",
@@ -90,7 +90,7 @@ func readsBeside() (all []probe) {
 	return append(all, probe{name: "PUT /eureka/asg/x/status?value=ENABLED", method: "PUT", path: "/eureka/asg/x/status?value=ENABLED"})
 }
 
-// fields are registrations of which one field is missing, null, empty, of another type, or one of the values that are named.
+// fields returns registrations where one field is missing, null, empty, of another type, or one of the named values.
 func fields() (all []probe) {
 	more := map[string][]any{
 		"status":             {"up", "DOWN", "STARTING", "OUT_OF_SERVICE", "UNKNOWN", "BOGUS"},
@@ -134,7 +134,7 @@ func fields() (all []probe) {
 	return all
 }
 
-// bodies are registrations in other wrappings, media types, encodings and paths.
+// bodies returns registrations in other wrappings, media types, encodings and paths.
 func bodies() (all []probe) {
 	good := wrapped(registration())
 	add := func(name, path, body string, header map[string]string) {
@@ -188,7 +188,7 @@ func bodies() (all []probe) {
 	return all
 }
 
-// xmlOf is a registration in XML, with more in it.
+// xmlOf returns a registration in XML, with more in it.
 func xmlOf(more string) string {
 	return `<instance><instanceId>{id}</instanceId><hostName>{host}</hostName><app>{app}</app><ipAddr>10.0.0.11</ipAddr><status>UP</status>` +
 		`<overriddenstatus>UNKNOWN</overriddenstatus><port enabled="true">8080</port><securePort enabled="false">443</securePort><countryId>1</countryId>` +
@@ -204,7 +204,7 @@ func gzipped(text string) string {
 	return b.String()
 }
 
-// heartbeats are heartbeats and cancels, of clients and of other servers.
+// heartbeats returns heartbeats and cancels, of clients and of other servers.
 func heartbeats() (all []probe) {
 	peer := map[string]string{"x-netflix-discovery-replication": "true"}
 	for _, query := range []string{"", "?status=UP", "?status=up", "?status=BOGUS", "?lastDirtyTimestamp=1767225599500", "?lastDirtyTimestamp=1767225599499", "?lastDirtyTimestamp=1767225599501",
@@ -236,7 +236,7 @@ func heartbeats() (all []probe) {
 	return all
 }
 
-// overrides are those of statuses and changes of metadata.
+// overrides returns those of statuses and changes of metadata.
 func overrides() (all []probe) {
 	for _, query := range []string{"", "?value=", "?value=OUT_OF_SERVICE", "?value=UP", "?value=DOWN", "?value=STARTING", "?value=UNKNOWN", "?value=down", "?value=BOGUS", "?value=DOWN&value=UP",
 		"?value=DOWN&lastDirtyTimestamp=1767225599501", "?value=DOWN&lastDirtyTimestamp=1", "?value=DOWN&lastDirtyTimestamp=abc", "?value=DOWN&lastDirtyTimestamp="} {
@@ -254,7 +254,7 @@ func overrides() (all []probe) {
 		probe{name: "override by a server", method: "PUT", path: "/eureka/apps/{app}/{id}/status?value=DOWN", header: map[string]string{"x-netflix-discovery-replication": "true"}})
 }
 
-// batches are what servers send each other.
+// batches returns what servers send each other.
 func batches() (all []probe) {
 	item := func(action, more string) string {
 		return `{"replicationList":[{"appName":"{app}","id":"{id}","action":"` + action + `"` + more + `}]}`
@@ -288,8 +288,8 @@ func batches() (all []probe) {
 		probe{name: "batch in gzip", method: "POST", path: "/eureka/peerreplication/batch/", body: item("Heartbeat", ""), zipped: true, header: map[string]string{"Content-Encoding": "gzip"}})
 }
 
-// kind is a kind of differences: the probes by a regular expression of their whole names, and how the parts begin in which
-// the servers differ, one of several that " or " separates.
+// kind is a kind of difference: a regular expression for the whole names of its probes, and how the differing parts
+// of the servers begin, alternatives separated by " or ".
 type kind struct{ name, probes, published, ours string }
 
 // has reports whether a difference is of the kind.
@@ -305,7 +305,7 @@ func (k kind) has(probe string, cells [2]string) bool {
 	return regexp.MustCompile("^(?:"+k.probes+")$").MatchString(probe) && begins(cells[0], k.published) && begins(cells[1], k.ours)
 }
 
-// kinds are all kinds of differences; of several that have a probe it is of the first.
+// kinds has all kinds of differences; a difference belongs to the first that has it.
 var kinds = []kind{
 	{"reads that accept only HTML", `GET .* as HTML`, "406", "200"},
 	{"the base path of version 1, and Netflix's own", `GET (/eureka/v1/apps as .*|/v2/apps)|register: at /eureka/v1/.*`, "404", "200 or 204, then 200"},

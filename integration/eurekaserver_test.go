@@ -21,17 +21,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// startEurekaServer runs a published Eureka server, Spring Cloud's with Netflix's own inside, as a peer of a node, with
-// its default settings except how often it polls the node. It has the routes of a node for clients. more are arguments
-// for its command line.
+// startEurekaServer runs a published Eureka server, Spring Cloud's with Netflix's own inside, as a peer of a node,
+// with its default settings except how often it polls the node. It has a node's routes for clients. more has
+// arguments for its command line.
 func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *Node {
 	t.Helper()
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	return startEurekaServerOf(t, "", addr, peer, more...)
 }
 
-// startLoneEurekaServer runs a published Eureka server that is a peer and client of none, and shows changes at once. Its
-// release is a directory below that of the newest one, "".
+// startLoneEurekaServer runs a published Eureka server that is peer and client of no other server, and shows changes
+// at once. Its release is a directory below that of the newest one, "".
 func startLoneEurekaServer(t *testing.T, release, addr string) *Node {
 	t.Helper()
 	return startEurekaServerOf(t, release, addr, serverAt("localhost:"+portOf(t, addr)), "--eureka.client.register-with-eureka=false",
@@ -43,7 +43,7 @@ func startEurekaServerOf(t *testing.T, release, addr string, peer *Node, more ..
 	return startEurekaServerWith(t, nil, release, addr, append([]string{"--eureka.client.service-url.defaultZone=" + peer.Eureka()}, more...)...)
 }
 
-// startEurekaServerWith has what it is a client of in its environment, or among the arguments.
+// startEurekaServerWith has the servers that it is a client of in its environment, or among the arguments.
 func startEurekaServerWith(t *testing.T, env []string, release, addr string, more ...string) *Node {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -71,7 +71,7 @@ func startEurekaServerWith(t *testing.T, env []string, release, addr string, mor
 	return server
 }
 
-// awaitOn waits until a server shows an instance in a status; "": not at all.
+// awaitOn waits until a server shows an instance in a status; "" means not at all.
 func awaitOn(t *testing.T, server *Node, app, id, status string) {
 	t.Helper()
 	Eventually(t, replicated, fmt.Sprintf("%s shows %s as %q", server.Name, id, status), func() error {
@@ -95,9 +95,8 @@ func mustDo(t *testing.T, what string, response Response) {
 	need.That(t, response.Outcome() == Done, "%s: %v", what, response)
 }
 
-// TestPeerMayBeAPublishedEurekaServer: both send each other registrations, overrides, their ends and cancels; the next
-// heartbeat brings back what one of them forgot; what is newer on the other side is adopted; and nothing is sent back
-// to its origin.
+// Both send each other registrations, overrides, their ends and cancels; the next heartbeat brings back what one of
+// them forgot; what is newer on the other side is adopted; and nothing is sent back to its origin.
 func TestPeerMayBeAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
 	addr := FreeAddr(t)
@@ -146,7 +145,8 @@ func TestPeerMayBeAPublishedEurekaServer(t *testing.T) {
 	awaitOn(t, theirs, "ORDERS", "lost", "UP")
 
 	var status api.Peer
-	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) { // a response may be late for once
+	// a response may be late once
+	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) {
 		status, err = ours.Peer("old")
 		if err == nil && (status.State != "ok" || status.Incoming == nil || status.Incoming.Cut) {
 			err = fmt.Errorf("the node says of it %+v", status)
@@ -166,7 +166,7 @@ func portOf(t *testing.T, addr string) string {
 // mixed is published Eureka servers, a datacenter with consensus and one without it, all peers of each other.
 type mixed struct{ eureka, cp, ap []*Node }
 
-// startMixed starts so many of each.
+// startMixed starts the given number of each.
 func startMixed(t *testing.T, eureka, cp, ap int) mixed {
 	t.Helper()
 	var peers, addrs []string
@@ -178,7 +178,7 @@ func startMixed(t *testing.T, eureka, cp, ap int) mixed {
 	d := StartUnlikeDatacenters(t, Config{Nodes: cp, Settings: settings}, Config{AP: true, Nodes: ap, Settings: settings})
 	m := mixed{cp: d.Clusters[0].Nodes, ap: d.Clusters[1].Nodes}
 	for n, addr := range addrs {
-		// A property that is given several times is a list of all that it was given.
+		// A property that is given several times is a list of all its values.
 		var others []string
 		for _, other := range d.Nodes()[1:] {
 			others = append(others, "--eureka.client.service-url.defaultZone="+other.Eureka())
@@ -201,15 +201,15 @@ func startMixed(t *testing.T, eureka, cp, ap int) mixed {
 	return m
 }
 
-// all are all servers.
+// all returns all servers.
 func (m mixed) all() []*Node { return append(m.rollcall(), m.eureka...) }
 
-// rollcall are the nodes of Rollcall.
+// rollcall returns the nodes of Rollcall.
 func (m mixed) rollcall() []*Node { return append(m.cp[:len(m.cp):len(m.cp)], m.ap...) }
 
-// startClient registers an instance at a server, and renews it there every second until the test ends
-// or stop is called. It registers again when a heartbeat is answered by 404: as it registered before, as many clients do, or
-// with a new timestamp, as Netflix' does.
+// startClient registers an instance at a server, and renews it there every second until the test ends or stop is
+// called. It registers again when a heartbeat gets 404: as it registered before, like many clients, or with a new
+// timestamp, like Netflix's.
 func startClient(t *testing.T, at *Node, i Instance, newTimestamp bool) (stop func()) {
 	t.Helper()
 	mustDo(t, "register", at.Register(i))
@@ -228,7 +228,7 @@ func startClient(t *testing.T, at *Node, i Instance, newTimestamp bool) (stop fu
 				if newTimestamp {
 					i.Dirty = time.Now().UnixMilli()
 				}
-				at.Register(i) // the next heartbeat shows whether it was taken
+				at.Register(i) // the next heartbeat shows whether it was accepted
 			}
 		}
 	})
@@ -240,7 +240,7 @@ func startClient(t *testing.T, at *Node, i Instance, newTimestamp bool) (stop fu
 	return stop
 }
 
-// awaitShown waits until a server shows an instance, and shows it so.
+// awaitShown waits until a server shows an instance, and shows it right.
 func awaitShown(t *testing.T, server *Node, app, id, what string, right func(*Listed) bool) {
 	t.Helper()
 	Eventually(t, replicated, fmt.Sprintf("%s shows %s with %s", server.Name, id, what), func() error {
@@ -257,9 +257,8 @@ func awaitShown(t *testing.T, server *Node, app, id, what string, right func(*Li
 	})
 }
 
-// TestInstanceOfAPublishedEurekaServerComesBackAfterACancel: an instance whose home is a published server is canceled while it
-// lives, at the home or at a node, and is back at every node, under whatever timestamp it has, and so is what is done to
-// it at its home afterwards.
+// An instance whose home is a published server is canceled while it lives, at the home or at a node. It is back at
+// every node, whatever timestamp it has, and so is what is done to it at its home afterwards.
 func TestInstanceOfAPublishedEurekaServerComesBackAfterACancel(t *testing.T) {
 	t.Parallel()
 	m := startMixed(t, 1, 1, 2)
@@ -267,7 +266,7 @@ func TestInstanceOfAPublishedEurekaServerComesBackAfterACancel(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		canceled *Node
-		later    int64 // ms, by its client's clock, at which it registers again
+		later    int64 // ms, by its client's clock, when it registers again
 	}{
 		{name: "at a node with consensus", canceled: m.cp[0]},
 		{name: "at a node without consensus", canceled: m.ap[0]},
@@ -316,14 +315,14 @@ func TestInstanceOfAPublishedEurekaServerComesBackAfterACancel(t *testing.T) {
 	})
 }
 
-// awaitHeartbeats waits until two heartbeats of an instance have come to each server. What a published server sends after a
-// heartbeat that failed, the instance as it was before, has come then, too: with the same timestamp it would undo what is
-// changed meanwhile, at published servers as well.
+// awaitHeartbeats waits until two heartbeats of an instance have reached each server. What a published server sends
+// after a failed heartbeat, the instance as it was before, has arrived by then, too: with the same timestamp it would
+// undo what is changed meanwhile, at published servers as well.
 func awaitHeartbeats(t *testing.T, servers []*Node, app, id string) {
 	t.Helper()
 	for _, n := range servers {
 		var last int64
-		beats := -1 // what is seen first is none
+		beats := -1 // the first value seen is none
 		awaitShown(t, n, app, id, "two more heartbeats", func(l *Listed) bool {
 			if l.LeaseInfo.Renewed > last {
 				last, beats = l.LeaseInfo.Renewed, beats+1
@@ -356,7 +355,7 @@ func mustShowNoPortEverywhere(t *testing.T, m mixed) {
 	}
 }
 
-// pairing is an instance, the server at which its client registers and renews it, and the server at which something is done
+// pairing is an instance, the server where its client registers and renews it, and the server where something is done
 // to it.
 type pairing struct {
 	id, kinds string // kinds: of the home, and of the other
@@ -364,8 +363,8 @@ type pairing struct {
 	stop      func()
 }
 
-// tableApp is the application of all pairings, tableLease the duration of their leases (s), tableLimit the time that one act
-// may take to reach all servers.
+// tableApp is the application of all pairings, tableLease the duration of their leases (s), tableLimit the time that
+// one act may take to reach all servers.
 const (
 	tableApp   = "TABLE"
 	tableLease = 30
@@ -376,10 +375,10 @@ const (
 type act struct {
 	name string
 	do   func(p pairing) Response
-	// done is asked with what the server showed before the act, and what it shows now; nil: nothing.
+	// done gets what the server showed before the act, and what it shows now; nil for nothing.
 	done func(before, now *Listed, at time.Time) bool
-	// few: it is done to one instance of each home, 7 of 49. A server that loses more than 15 % of its instances at once keeps
-	// them: self-preservation.
+	// few is set if it is done to only one instance of each home, 7 of 49. A server that loses more than 15 % of its
+	// instances at once keeps them: self-preservation.
 	few bool
 }
 
@@ -387,7 +386,7 @@ func status(word string) func(before, now *Listed, at time.Time) bool {
 	return func(_, now *Listed, _ time.Time) bool { return now != nil && now.Status == word }
 }
 
-// tableActs are in the order in which they are done.
+// tableActs are in the order they are performed.
 var tableActs = []act{
 	{name: "heartbeat", do: func(p pairing) Response { return p.home.Renew(tableApp, p.id) },
 		done: func(before, now *Listed, _ time.Time) bool {
@@ -411,11 +410,11 @@ var tableActs = []act{
 	}, done: func(_, now *Listed, _ time.Time) bool { return now == nil }},
 }
 
-// kindOf is the kind of a server by its name.
+// kindOf returns the kind of a server by its name.
 func kindOf(n *Node) string { return strings.TrimRight(n.Name, "0123456789") }
 
-// TestTableOfAMixedCluster prints how long every act at every server takes until every server shows it, in a cluster of two
-// published Eureka servers, three nodes with consensus and two without it. make eureka-table runs it.
+// It prints how long every act at every server takes until every server shows it, in a cluster of two published
+// Eureka servers, three nodes with consensus and two without it. make eureka-table runs it.
 func TestTableOfAMixedCluster(t *testing.T) {
 	if os.Getenv("ROLLCALL_EUREKA_TABLE") == "" {
 		t.Skip("it takes some minutes: make eureka-table")
@@ -447,8 +446,8 @@ func TestTableOfAMixedCluster(t *testing.T) {
 	printTable(table, append([]act{register}, tableActs...))
 }
 
-// observe asks all servers until each shows that an act was done to every instance, and notes the longest time by kinds of servers. It
-// returns what they show then, by server and id.
+// observe asks all servers until each shows that an act was done to every instance, and records the longest time by
+// kinds of servers. It returns what they show then, by server and id.
 func observe(t *testing.T, m mixed, a act, all []pairing, before map[string]map[string]*Listed, since func(pairing) time.Time, table map[string]map[string]time.Duration) map[string]map[string]*Listed {
 	t.Helper()
 	shown := map[string]map[string]*Listed{}
@@ -479,7 +478,7 @@ func observe(t *testing.T, m mixed, a act, all []pairing, before map[string]map[
 	}
 }
 
-// printTable prints the longest times in seconds; -: it was not done there.
+// printTable prints the longest times in seconds, or "-" if it was not done there.
 func printTable(table map[string]map[string]time.Duration, acts []act) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()

@@ -22,16 +22,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The lease of a Service, short so that tests need not wait for long, but for a machine that stands still for some
-// seconds, and how long it and a Caller wait for one server, in proportion.
+// The lease of a Service, short so that tests need not wait for long, but long enough for a machine that hangs for
+// some seconds, and how long it and a Caller wait for one server, in proportion.
 const (
 	serviceInterval = time.Second
 	serviceDuration = 10 * time.Second
 	serviceTimeout  = time.Second
 )
 
-// goClient is a client of this project that talks to servers, as patiently as other clients of the tests
-// unless config says otherwise. It ends with the test.
+// goClient returns a client of this project that talks to servers, as patiently as other clients of the tests unless
+// config says otherwise. It ends with the test.
 func goClient(t testing.TB, config client.Config) *client.Client {
 	t.Helper()
 	config.Timeout = cmp.Or(config.Timeout, CallLimit)
@@ -57,7 +57,7 @@ func (l testLog) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// urls are the base URLs of nodes.
+// urls returns the base URLs of nodes.
 func urls(nodes ...*Node) []string {
 	var all []string
 	for _, n := range nodes {
@@ -66,7 +66,7 @@ func urls(nodes ...*Node) []string {
 	return all
 }
 
-// Service is an HTTP server of the test's, which registers itself as an application by the Go client.
+// Service is an HTTP server of the test, which registers itself as an application through the Go client.
 type Service struct {
 	*client.Registration
 	key registry.Key
@@ -117,7 +117,7 @@ func (g *Gaps) add(err error) {
 	g.good, g.last = g.good+1, now
 }
 
-// String is the line that a test prints.
+// String returns the line that a test prints.
 func (g *Gaps) String() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -169,7 +169,7 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 	return c
 }
 
-// repeat calls do again and again until the test ends.
+// repeat repeats do until the test ends.
 func repeat(t testing.TB, pause time.Duration, do func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var g sync.WaitGroup
@@ -207,8 +207,8 @@ func callApp(ctx context.Context, rt http.RoundTripper, app string) error {
 	return err
 }
 
-// Listing counts whether the cluster's nodes list an instance to clients that fetch its application. Every list counts;
-// a refusal or a missing response does not.
+// Listing counts whether the cluster's nodes list an instance to clients that fetch its application. Every list
+// counts; a refusal or a missing response does not.
 func Listing(t testing.TB, key registry.Key, nodes ...*Node) *Gaps {
 	listing := &Gaps{}
 	for _, n := range nodes {

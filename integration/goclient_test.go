@@ -25,19 +25,19 @@ type goScenario struct {
 	name string
 	// prepare returns how the clients find the servers, and what happens to the servers.
 	prepare func(c *Cluster) (client.Config, happening)
-	// unlisted: nodes may lack the instance for a time, because the event removes it.
+	// unlisted is set if nodes may lack the instance for a time, because the event removes it.
 	unlisted bool
 }
 
 type happening func(t *testing.T, c *Cluster, s *Service)
 
-// toAll is what happens to clients that know all nodes.
+// toAll returns what happens to clients that know all nodes.
 func toAll(what happening) func(c *Cluster) (client.Config, happening) {
 	return func(c *Cluster) (client.Config, happening) { return client.Config{Servers: urls(c.Nodes...)}, what }
 }
 
-// TestGoClientKeepsAServiceRegisteredAndCallable: whatever happens to the servers, the instance stays in their
-// lists, or comes back, and calls through the round tripper never fail.
+// Whatever happens to the servers, the instance stays in their lists, or comes back, and calls through the round
+// tripper never fail.
 func TestGoClientKeepsAServiceRegisteredAndCallable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []goScenario{
@@ -82,7 +82,7 @@ func awaitEverywhere(t *testing.T, c *Cluster, s *Service) {
 	}
 }
 
-// awaitHeartbeat waits until the cluster has taken a heartbeat that was sent after a time.
+// awaitHeartbeat waits until the cluster has accepted a heartbeat that was sent after a time.
 func (s *Service) awaitHeartbeat(t *testing.T, after time.Time) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "a heartbeat is taken", func() error {
@@ -112,18 +112,18 @@ func killTheLeader(t *testing.T, c *Cluster, s *Service) {
 }
 
 func restartAll(t *testing.T, c *Cluster, s *Service) {
-	Pass(t, 2*time.Second) // without consensus nodes write after they have answered
+	Pass(t, 2*time.Second) // without consensus nodes write after they have responded
 	for _, n := range c.Nodes {
 		n.Kill()
 	}
-	Pass(t, serviceDuration+serviceInterval) // longer than the lease: an outage is charged to no lease
+	Pass(t, serviceDuration+serviceInterval) // longer than the lease: an outage is not charged to any lease
 	for _, n := range c.Nodes {
 		n.Start(t)
 	}
 	c.WaitReady()
 }
 
-// replaceServers: the only server that the clients know is killed; their source names the others.
+// replaceServers kills the only server that the clients know; their source names the others.
 func replaceServers(c *Cluster) (client.Config, happening) {
 	var current atomic.Pointer[[]string]
 	know := func(nodes ...*Node) {
@@ -139,7 +139,8 @@ func replaceServers(c *Cluster) (client.Config, happening) {
 	}
 }
 
-// pauseTheServer stops the server that the clients talk to for three leases: it accepts connections and does not respond.
+// pauseTheServer stops the server that the clients talk to for three leases: it accepts connections and does not
+// respond.
 func pauseTheServer(c *Cluster) (client.Config, happening) {
 	return client.Config{Servers: urls(c.Nodes...), InOrder: true}, func(t *testing.T, c *Cluster, s *Service) {
 		c.Nodes[0].Pause(t)
@@ -150,7 +151,7 @@ func pauseTheServer(c *Cluster) (client.Config, happening) {
 	}
 }
 
-// emptyTheRegistry restarts all servers with nothing on their disks.
+// emptyTheRegistry restarts all servers with empty disks.
 func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 	for _, n := range c.Nodes {
 		n.Kill()
@@ -162,11 +163,12 @@ func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 	c.WaitReady()
 }
 
-// TestGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
-// need nothing that only Rollcall has; calls that do return an error that says so.
+// Registration, its repair, discovery by deltas and Drain need nothing that only Rollcall has; calls that do return
+// an error that says so.
 func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
-	// Without a peer: a server takes an instance back when its peer answers an older heartbeat of it after the cancel.
+	// Without a peer: a server takes an instance back when its peer answers an older heartbeat for it after the
+	// cancel.
 	eureka := startLoneEurekaServer(t, "", FreeAddr(t))
 	config := client.Config{Servers: []string{eureka.Eureka()}, Timeout: CallLimit}
 	s := StartService(t, "orders", config)
@@ -181,7 +183,7 @@ func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	}
 	shows("UP")
 	expect.Equal(t, d.Status().Source, client.SourceFetch, "the list comes from")
-	// The server forgets it; the next heartbeat is answered 404.
+	// The server forgets it; the next heartbeat gets 404.
 	mustDo(t, "cancel", eureka.Cancel(s.key.App, s.key.ID))
 	awaitOn(t, eureka, s.key.App, s.key.ID, "UP")
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
@@ -203,7 +205,7 @@ func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 // contender acquires a lock or a permit at each call, and returns its release.
 type contender func(ctx context.Context) (release func() error, err error)
 
-// byGo contends by package client, with LockOptions.Recipe; limit 0: for a lock.
+// byGo contends through package client, with LockOptions.Recipe; limit 0 is for a lock.
 func byGo(c *client.Client, name string, limit int) contender {
 	return func(ctx context.Context) (func() error, error) {
 		o := client.LockOptions{Name: name, TTL: 10 * time.Second, LockDelay: -1, Recipe: true}
@@ -224,7 +226,7 @@ func byGo(c *client.Client, name string, limit int) contender {
 	}
 }
 
-// byConsul contends by Consul's official client, for a key that byGo's name stands for.
+// byConsul contends through Consul's official client, for a key that byGo's name stands for.
 func byConsul(c *api.Client, name string, limit int) contender {
 	return func(ctx context.Context) (func() error, error) {
 		if limit > 0 {
@@ -250,7 +252,7 @@ func won(lost <-chan struct{}, err error) error {
 	return err
 }
 
-// contenders are two of each kind at each node.
+// contenders returns two of each kind at each node.
 func contenders(t *testing.T, c *Cluster, name string, limit int) []contender {
 	t.Helper()
 	var all []contender
@@ -260,7 +262,7 @@ func contenders(t *testing.T, c *Cluster, name string, limit int) []contender {
 	return all
 }
 
-// contest has contenders hold in turns, and returns how many held at the same time at most.
+// contest has contenders hold in turns, and returns the most that held at the same time.
 func contest(t *testing.T, all []contender, turns int) (most int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ReadyLimit)
@@ -301,8 +303,7 @@ func raise(peak *atomic.Int64, n int64) {
 	}
 }
 
-// TestLocksOfGoAndConsulsClientsExcludeEachOther: package client, with Recipe, and Consul's official client contend
-// for one lock at three nodes.
+// Package client, with Recipe, and Consul's official client contend for one lock at three nodes.
 func TestLocksOfGoAndConsulsClientsExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	most := contest(t, contenders(t, StartCluster(t, withSteadyLeader(Config{})), "shared", 0), 5)
@@ -323,7 +324,7 @@ func TestSemaphoreIsSharedByGoAndConsulsClients(t *testing.T) {
 	}
 }
 
-// TestLocksOfGoAndConsulsClientsAreShownToEachOther: each sees what the other holds, and its description.
+// Each sees what the other holds, and its description.
 func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{}))
@@ -368,7 +369,7 @@ func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	}
 	expect.That(t, slices.Contains(keys, "semaphore/both/"+permit.Session()) && len(keys) == 3,
 		"Consul's client sees %v, want the list and two contenders, one of them %s", keys, permit.Session())
-	// Our session is destroyed: Consul's client gets the permit, and ours learns that it has none.
+	// Our session is destroyed: Consul's client gets the permit, and ours learns that it no longer has one.
 	need.OK(t, second(theirs.Session().Destroy(permit.Session(), nil)))
 	another := need.Got(theirs.SemaphorePrefix("semaphore/both", 2))(t)
 	need.OK(t, won(another.Acquire(nil)))

@@ -13,15 +13,15 @@ import (
 // Instance is what tests register and read back: the part of Eureka's document that they examine.
 type Instance struct {
 	App, ID  string
-	Host     string // empty: localhost
-	Status   string // empty: UP
-	Duration int    // of the lease, seconds; 0: 90
-	Port     int    // 0: 8080
-	Dirty    int64  // lastDirtyTimestamp, ms since the epoch; 0: none is given
+	Host     string // localhost if empty
+	Status   string // UP if empty
+	Duration int    // of the lease, in seconds; 0 means 90
+	Port     int    // 0 means 8080
+	Dirty    int64  // lastDirtyTimestamp, ms since the Unix epoch; 0 if none is given
 	Metadata map[string]string
 }
 
-// document is Eureka's JSON of a registration, in the Java client's spelling.
+// document returns Eureka's JSON of a registration, in the Java client's spelling.
 func (i Instance) document() []byte {
 	status, duration := i.Status, i.Duration
 	if status == "" {
@@ -49,7 +49,7 @@ func (i Instance) document() []byte {
 	return doc
 }
 
-// path is the resource of an instance under the default base.
+// path returns the resource of an instance under the default base.
 func path(app, id string) string {
 	return "/eureka/apps/" + url.PathEscape(strings.ToUpper(app)) + "/" + url.PathEscape(id)
 }
@@ -98,7 +98,7 @@ type Listed struct {
 	} `json:"leaseInfo"`
 }
 
-// Lookup reads one instance; nil without an error means that the node says 404.
+// Lookup reads one instance. It returns nil without an error if the node responds with 404.
 func (n *Node) Lookup(app, id string) (*Listed, error) {
 	response := n.Get(path(app, id))
 	switch response.Status {
@@ -121,11 +121,11 @@ func ParseInstance(body []byte) (Listed, error) {
 	return doc.Instance, nil
 }
 
-// Listing reads the whole registry with the default consistency: instances by id. Ids must be
-// unique over all applications.
+// Listing reads the whole registry with the default consistency: instances by id. Ids must be unique over all
+// applications.
 func (n *Node) Listing() (map[string]Listed, error) { return n.ListingOf("/eureka/apps") }
 
-// ListingOf is Listing for any path that answers with an applications document.
+// ListingOf is Listing for any path that responds with an applications document.
 func (n *Node) ListingOf(path string) (map[string]Listed, error) {
 	response := n.Get(path)
 	if response.Status != http.StatusOK {

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// killLeader ends the leader as kill -9 does, waits for another one, starts the dead node again and
-// waits until it has caught up. The load goes through followers throughout.
+// killLeader ends the leader as kill -9 does, waits for another one, starts the dead node again and waits until it
+// has caught up. The load goes through followers throughout.
 func killLeader(t *testing.T, c *Cluster, l *load) {
 	t.Helper()
 	dead := c.Leader()
@@ -38,10 +38,11 @@ func killLeader(t *testing.T, c *Cluster, l *load) {
 	l.awaitProgress(t)
 }
 
-// TestKilledLeadersOfLogsOfBothKindsLoseNothing kills leaders whose logs are files: what a kill leaves of them is read again.
+// It kills leaders whose logs are files: what a kill leaves of them is read again.
 func TestKilledLeadersOfLogsOfBothKindsLoseNothing(t *testing.T) {
 	t.Parallel()
-	// With fewer trailing entries a node that comes back on a busy machine may never get a snapshot whose next entry is still there.
+	// With fewer trailing entries, a node that comes back on a busy machine may never get a snapshot whose next entry
+	// is still there.
 	often := map[string]string{"raft.snapshot-threshold": "100", "raft.snapshot-interval": "500ms", "raft.trailing-logs": "1000"}
 	c := StartCluster(t, Config{Of: mixedLogs, Settings: often})
 	l := startLoad(t, 10, 40, 8, c.Others(c.Leader()))
@@ -53,8 +54,8 @@ func TestKilledLeadersOfLogsOfBothKindsLoseNothing(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// mustRegister registers an instance and expects success in the end: a refused registration was not done, and one that
-// was not answered in time may be done twice.
+// mustRegister registers an instance and checks for eventual success: a refused registration was not done, and one
+// without a timely response may be done twice.
 func mustRegister(t testing.TB, n *Node, i Instance) {
 	t.Helper()
 	err := untilTaken(func() error {
@@ -74,7 +75,7 @@ func mustRegisterSoon(t *testing.T, n *Node, i Instance) {
 	})
 }
 
-// mustTake expects a node to do something that may be done twice, as mustRegister does.
+// mustTake checks that a node does something that may be done twice, like mustRegister.
 func mustTake(t *testing.T, n *Node, what string, act func() Response) {
 	t.Helper()
 	err := untilTaken(func() error {
@@ -92,8 +93,8 @@ func mustOverride(t *testing.T, n *Node, app, id, status string) {
 	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Response { return n.Override(app, id, status) })
 }
 
-// mustCancel cancels a registered instance. A cancel that was not answered in time may have been done: then the
-// instance is not registered any more.
+// mustCancel cancels a registered instance. A cancel without a timely response may have been done: then the instance
+// is gone.
 func mustCancel(t *testing.T, n *Node, app, id string) {
 	t.Helper()
 	unknown := false
@@ -119,9 +120,8 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 	return listing
 }
 
-// TestLeaderStopsGracefullyUnderLoad stops the leader as a service manager does: it hands leadership
-// over, responds to all waiting callers, and nothing that was acknowledged is lost. TestLeaderThatIsStoppedHandsOverUnderLoad of
-// cmd/internal/sim has the times.
+// The leader is stopped as by a service manager: it hands leadership over, responds to all waiting callers, and
+// nothing that was acknowledged is lost. TestLeaderThatIsStoppedHandsOverUnderLoad of cmd/internal/sim has the times.
 func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -137,8 +137,7 @@ func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// TestWithoutConsensusANodeStopsGracefullyUnderLoad: what it acknowledged and has not replicated yet is on its disk,
-// and is replicated when the node is back.
+// What it acknowledged and has not replicated yet is on its disk, and is replicated when the node is back.
 func TestWithoutConsensusANodeStopsGracefullyUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.max-delay": "2s", "data.sync": "none"}})
@@ -156,9 +155,8 @@ func TestWithoutConsensusANodeStopsGracefullyUnderLoad(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// TestWithoutConsensusNodesKilledUnderLoadLoseNothing kills one node after the other, while clients turn to the others.
-// Registrations that only a dead node knew come back with the node, because its disk has what it acknowledged; those
-// that were cancelled meanwhile do not.
+// One node after the other is killed, while clients turn to the others. Registrations that only a dead node knew come
+// back with the node, because its disk has what it acknowledged; those that were canceled meanwhile do not.
 func TestWithoutConsensusNodesKilledUnderLoadLoseNothing(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"data.sync": "always", "replication.max-delay": "2s"}})
@@ -179,9 +177,8 @@ func TestWithoutConsensusNodesKilledUnderLoadLoseNothing(t *testing.T) {
 	}
 }
 
-// TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere freezes a node for longer than a lease, while its
-// clients turn to the others. A lease lasts, as by default, a few times longer than the others wait at most before they
-// try a node again.
+// A node is frozen for longer than a lease, while its clients turn to the others. As by default, a lease lasts a few
+// times longer than the longest wait of the others before they try a node again.
 func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testing.T) {
 	t.Parallel()
 	const lease = 9 // seconds
@@ -207,7 +204,7 @@ func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testi
 	}
 	asleep.Resume(t)
 	c.mustListEverywhere(t, left...)
-	Pass(t, lease*time.Second) // in which it would evict instances whose renewals it has not received
+	Pass(t, lease*time.Second) // during which it would evict instances whose renewals it has not received
 	c.mustListEverywhere(t, left...)
 	for _, n := range c.Nodes {
 		for _, change := range mustPoll(t, n, "wait=0s&app=herd&index="+before[n]).Changes {
@@ -234,8 +231,8 @@ func mustPoll(t *testing.T, n *Node, query string) poll {
 	return need.Got(readUntilTaken(func() (poll, error) { return ask[poll](n, "/v1/rollcall/watch?"+query) }))(t)
 }
 
-// TestRollingRestartsBehindABalancerFailNoCall restarts node after node of a cluster behind haproxy, which asks each second
-// whether a node is ready and tries no call again. ROLLCALL_RESTARTS is how many restarts there are.
+// Node after node of a cluster is restarted behind haproxy, which checks each second whether a node is ready and
+// repeats no call. ROLLCALL_RESTARTS is the number of restarts.
 func TestRollingRestartsBehindABalancerFailNoCall(t *testing.T) {
 	haproxy := debianProgram(t, "haproxy")
 	t.Parallel()
@@ -244,7 +241,7 @@ func TestRollingRestartsBehindABalancerFailNoCall(t *testing.T) {
 		restarts = need.Got(strconv.Atoi(text))(t)
 	}
 	eachMode(t, func(t *testing.T, ap bool) {
-		cfg := withSteadyLeader(Config{AP: ap}) // of which no busy machine makes another one meanwhile
+		cfg := withSteadyLeader(Config{AP: ap}) // whose leader no busy machine changes meanwhile
 		cfg.Settings["shutdown-delay"] = "10s"  // ten times what haproxy needs to notice
 		c := StartCluster(t, cfg)
 		balancer := startHAProxy(t, haproxy, c.Nodes)
@@ -263,7 +260,7 @@ func TestRollingRestartsBehindABalancerFailNoCall(t *testing.T) {
 		for i := range restarts {
 			n := c.Nodes[i%len(c.Nodes)]
 			if !ap && i%2 == 0 {
-				n = c.Leader() // the restart that costs most
+				n = c.Leader() // the most expensive restart
 			}
 			n.Stop(t)
 			n.Start(t)
@@ -280,7 +277,8 @@ func TestRollingRestartsBehindABalancerFailNoCall(t *testing.T) {
 	})
 }
 
-// callBalancer registers an instance, lists all and, with consensus, renews it: without, another node may not know it yet.
+// callBalancer registers an instance, lists all and, with consensus, renews it: without, another node may not know it
+// yet.
 func callBalancer(balancer *Node, id string, ap bool, calls *Gaps) {
 	record := func(what string, r Response) {
 		calls.add(unless(r.Status/100 == 2, "%s: %v", what, r))
@@ -292,7 +290,7 @@ func callBalancer(balancer *Node, id string, ap bool, calls *Gaps) {
 	}
 }
 
-// debianProgram is the path of a program of the Debian package of its name; the test skips without it.
+// debianProgram returns the path of a program from the Debian package of the same name; the test skips without it.
 func debianProgram(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -331,9 +329,8 @@ listen rollcall
 	return balancer
 }
 
-// TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk pauses all machines at once, as a snapshot of a host or
-// a frozen storage does, for longer than a disk may hang. Each node, with a slow disk, must go on as if nothing had happened, and
-// no lease may end.
+// All machines are paused at once, as by a snapshot of a host or a frozen storage, for longer than a disk may hang.
+// Each node, with a slow disk, must go on as if nothing had happened, and no lease may end.
 func TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk(t *testing.T) {
 	t.Parallel()
 	const pause = 7 * time.Second
@@ -362,7 +359,7 @@ func TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// TestNodeWhoseDiskHangsEndsWithCodeThree makes the next write of a node to its disk take longer than servers wait for one.
+// A node's next write to its disk takes longer than servers wait for one.
 func TestNodeWhoseDiskHangsEndsWithCodeThree(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, Config{Nodes: 1})
@@ -382,13 +379,13 @@ func TestNodeWhoseDiskHangsEndsWithCodeThree(t *testing.T) {
 	expect.That(t, strings.Contains(n.Output(t), "the disk hangs"), "the log of %s does not say that its disk hangs:\n%s", n.Name, n.LastWords(10))
 }
 
-// writeSettings writes the file of settings of a node that has one.
+// writeSettings writes the settings file of a node that has one.
 func writeSettings(t *testing.T, n *Node, syncDelay string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(n.Settings["config"], []byte("test: {sync-delay: "+syncDelay+"}\n"), 0o600))
 }
 
-// The woken node is read by this many clients for at most wakeWindow, or until it has answered enough reads.
+// This many clients read the woken node for at most wakeWindow, or until it has answered enough reads.
 const (
 	readers    = 16
 	wakeWindow = 2 * time.Second
@@ -421,7 +418,7 @@ func TestPausedLeaderServesNoStaleReadWhenItWakes(t *testing.T) {
 	expect.That(t, answered >= wanted, "%d reads were answered within %v of waking, want at least %d", answered, wakeWindow, wanted)
 }
 
-// writeMetadata writes n=value until it is acknowledged by one of the nodes.
+// writeMetadata writes n=value until one of the nodes acknowledges it.
 func writeMetadata(t *testing.T, nodes []*Node, value int) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the others write", func() error {
@@ -452,7 +449,7 @@ func (r *readLog) startAt(n *Node, want int) {
 	}
 }
 
-// finish waits until enough responses have come or the deadline has, and ends the readers. Later responses do not count.
+// finish waits for enough responses or the deadline, and ends the readers. Later responses do not count.
 func (r *readLog) finish(deadline time.Time) {
 	select {
 	case <-r.done:
@@ -485,7 +482,7 @@ func (r *readLog) count(answered bool, stale string) {
 	}
 }
 
-// readMetadata reads the witness, alone or within the list, linearizably. A refusal is no response.
+// readMetadata reads the witness, alone or within the list, linearizably. A refusal does not count as a response.
 func readMetadata(n *Node, alone bool, want int) (answered bool, stale string) {
 	resource := "/eureka/apps?consistency=linearizable"
 	if alone {
@@ -514,11 +511,10 @@ func witness(response Response, alone bool) (string, error) {
 	return listing["w"].Metadata["n"], err
 }
 
-// TestPausedLeaderIsReplacedByOneThatEvictsOnlyTheDead pauses the leader for longer than a lease, while all instances but one
-// renew through followers.
+// The leader is paused for longer than a lease, while all instances but one renew through followers.
 func TestPausedLeaderIsReplacedByOneThatEvictsOnlyTheDead(t *testing.T) {
 	t.Parallel()
-	const lease, mortal = 9, 6 // seconds: of the instances that renew, and of the dead one
+	const lease, mortal = 9, 6 // in seconds, for the instances that renew, and for the dead one
 	c := StartCluster(t, Config{})
 	leader := c.Leader()
 	others := c.Others(leader)
@@ -533,16 +529,17 @@ func TestPausedLeaderIsReplacedByOneThatEvictsOnlyTheDead(t *testing.T) {
 	for _, n := range others {
 		awaitGone(t, n, "dead", mortal)
 	}
-	Pass(t, time.Until(paused.Add((lease+1)*time.Second))) // the newest renewal that it knows is longer ago than a lease lasts
+	// the newest renewal that it knows is longer ago than a lease lasts
+	Pass(t, time.Until(paused.Add((lease+1)*time.Second)))
 	leader.Resume(t)
 	leader.WaitReady(t)
 	l.use(c.Nodes)
-	Pass(t, lease*time.Second) // in which an earlier leader would evict
+	Pass(t, lease*time.Second) // during which an earlier leader would evict
 	l.stop()
 	l.check(t, c.Nodes)
 }
 
-// awaitGone waits until a node does not list an instance whose lease has so many seconds.
+// awaitGone waits until a node does not list an instance whose lease has the given number of seconds.
 func awaitGone(t *testing.T, n *Node, id string, lease int) {
 	t.Helper()
 	Eventually(t, max(ReadyLimit, 10*time.Duration(lease)*time.Second), id+" is gone from node "+n.Name, func() error {
@@ -553,11 +550,10 @@ func awaitGone(t *testing.T, n *Node, id string, lease int) {
 	})
 }
 
-// The promise: a write that was answered 504 takes effect before every acknowledged write that was sent a second after
-// that response, or never.
+// The promise: a write that got 504 takes effect before every acknowledged write that was sent a second after that
+// response, or never.
 
-// TestWriteThatWasGivenUpDuringAPauseIsNotPerformed leaves requests in the sockets of a node
-// that stands still.
+// Requests are left in the sockets of a paused node.
 func TestWriteThatWasGivenUpDuringAPauseIsNotPerformed(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -574,7 +570,7 @@ func TestWriteThatWasGivenUpDuringAPauseIsNotPerformed(t *testing.T) {
 		said, err := other.putOK(fmt.Sprintf("/v1/kv/k%d", i), "NEW")
 		need.That(t, err == nil && said == "true", "write at %s: %q, %v", other.Name, said, err)
 	}
-	Pass(t, time.Second) // so long that the node notices the pause
+	Pass(t, time.Second) // long enough for the node to notice the pause
 	paused.Resume(t)
 	paused.WaitReady(t)
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {

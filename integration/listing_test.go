@@ -21,7 +21,7 @@ import (
 )
 
 // replicated is how long a change may take until every node has it: more than ten times the usual second, because a
-// node that was away is tried again after a pause that grows.
+// node that was away is tried again after a growing pause.
 const replicated = 60 * time.Second
 
 // mustConverge waits until all nodes list the same instances in the same status, and returns them.
@@ -48,7 +48,7 @@ func mustConverge(t *testing.T, nodes []*Node) map[string]string {
 	return all
 }
 
-// statuses are the listed instances, by id.
+// statuses returns the listed instances, by id.
 func statuses(listing map[string]Listed) map[string]string {
 	shown := make(map[string]string, len(listing))
 	for id, instance := range listing {
@@ -84,7 +84,7 @@ func awaitListed(t *testing.T, n *Node, want func(map[string]Listed) error) {
 	})
 }
 
-// mustAgreeWithPeers expects a node to find no difference between itself and its peers.
+// mustAgreeWithPeers checks that a node finds no difference between itself and its peers.
 func mustAgreeWithPeers(t *testing.T, n *Node) {
 	t.Helper()
 	all, err := n.Peers()
@@ -100,7 +100,7 @@ func mustAgreeWithPeers(t *testing.T, n *Node) {
 	}
 }
 
-// index is the version of the node's registry.
+// index returns the version of the node's registry.
 func index(t *testing.T, n *Node) string {
 	t.Helper()
 	response := untilNotRefused(func() Response { return n.Get("/eureka/apps") })
@@ -108,9 +108,9 @@ func index(t *testing.T, n *Node) string {
 	return response.Header.Get("X-Rollcall-Index")
 }
 
-// led asks again as long as Consul's API responds that there is no leader, and so did nothing.
+// led repeats ask while Consul's API responds that no node leads, and so did nothing.
 func led(ask func() Response) (response Response) {
-	_ = Poll(ReadyLimit, func() error { // the response says it
+	_ = Poll(ReadyLimit, func() error { // the response has the result
 		if response = ask(); response.Status == http.StatusInternalServerError && bytes.HasPrefix(response.Body, []byte("No cluster leader")) {
 			return errRefused
 		}
@@ -136,7 +136,7 @@ func (n *Node) putTrue(t *testing.T, path, body string) bool {
 	return answer == "true"
 }
 
-// key is a key with its value and session as Consul's JSON has it.
+// key is a key with its value and session as in Consul's JSON.
 type key struct {
 	Key         string
 	Value       []byte
@@ -145,7 +145,7 @@ type key struct {
 	LockIndex   uint64
 }
 
-// keys reads keys; path is what follows /v1/kv/. None: nil.
+// keys reads keys; path is what follows /v1/kv/. It returns nil if there are none.
 func (n *Node) keys(path string) ([]key, Response, error) {
 	response := led(func() Response { return n.Get("/v1/kv/" + path) })
 	switch response.Status {
@@ -158,7 +158,7 @@ func (n *Node) keys(path string) ([]key, Response, error) {
 	return nil, response, fmt.Errorf("GET /v1/kv/%s: %v", path, response)
 }
 
-// metric reads a whole number from a node's metrics; name is written with its labels.
+// metric reads a whole number from a node's metrics; name includes its labels.
 func metric(t *testing.T, n *Node, name string) int {
 	t.Helper()
 	response := n.Get("/metrics")
@@ -175,15 +175,15 @@ func metric(t *testing.T, n *Node, name string) int {
 	return 0
 }
 
-// The leases of a herd, which a machine that stands still for some seconds lets no member lose, and how often they are
-// renewed.
+// The leases of a herd, long enough that a machine that hangs for some seconds loses no member, and how often they
+// are renewed.
 const (
 	herdLease = 10 // seconds
 	herdEvery = time.Second
 )
 
-// herd is instances with short leases that can fall silent and come back. No member registers again: a renewal that is
-// answered 404 is a failure.
+// herd is instances with short leases that can fall silent and come back. No member registers again: a renewal that
+// gets 404 is a failure.
 type herd struct {
 	app     string
 	members []*member
@@ -207,7 +207,7 @@ func startHerd(t *testing.T, app string, size int, nodes []*Node) *herd {
 	return startHerdOf(t, app, size, herdLease, nodes)
 }
 
-// startHerdOf is startHerd with leases of so many seconds.
+// startHerdOf is startHerd with leases of the given number of seconds.
 func startHerdOf(t *testing.T, app string, size, lease int, nodes []*Node) *herd {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -275,7 +275,7 @@ func (h *herd) stop() {
 	h.workers.Wait()
 }
 
-// ids are the names of all members, in order.
+// ids returns the names of all members, in order.
 func (h *herd) ids() []string {
 	var ids []string
 	for _, m := range h.members {
@@ -284,7 +284,7 @@ func (h *herd) ids() []string {
 	return ids
 }
 
-// check reports members whose renewal was answered 404.
+// check reports members whose renewal got 404.
 func (h *herd) check(t *testing.T) {
 	t.Helper()
 	h.mu.Lock()
@@ -294,11 +294,11 @@ func (h *herd) check(t *testing.T) {
 	}
 }
 
-// load is clients at work on a cluster, through the nodes that use names. It records which ids must be listed in the end, and
-// check compares the nodes with that. Keepers register one instance each and renew it. Churners register new ids all the time;
-// each cancels every second id at once, and its oldest when it has more than mostChurned. With consensus each call goes to a
-// random node. Without consensus a worker stays with its node until that node fails, as stock clients do, because the other
-// nodes receive everything later.
+// load is clients at work on a cluster, through the nodes that use names. It records which ids must be listed in the
+// end, and check compares the nodes with that. Keepers register one instance each and renew it. Churners register new
+// ids all the time; each cancels every second id at once, and its oldest when it has more than mostChurned. With
+// consensus each call goes to a random node. Without consensus a worker stays with its node until that node fails, as
+// stock clients do, because the other nodes receive everything later.
 type load struct {
 	lease   int  // duration of the keepers' instances in seconds; a keeper renews five times in it
 	sticky  bool // a worker stays with its node
@@ -326,13 +326,13 @@ const (
 const (
 	retryAfter = 200 * time.Millisecond
 	churnEvery = 20 * time.Millisecond
-	// mostChurned is how many instances a churner leaves registered: however fast a machine is, all of
-	// them together stay below what an application may have.
+	// mostChurned is how many instances a churner leaves registered: however fast a machine is, all of them together
+	// stay below what an application may have.
 	mostChurned = 100
 )
 
-// startLoad starts a load whose kept instances have leases of so many seconds, and waits until all
-// of them are registered. It ends with the test at the latest.
+// startLoad starts a load whose kept instances have leases of the given number of seconds, and waits until all of
+// them are registered. It ends with the test at the latest.
 func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -354,13 +354,13 @@ func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load 
 // use sets the nodes that the load goes through from now on.
 func (l *load) use(nodes []*Node) { l.nodes.Store(&nodes) }
 
-// stop ends the load and waits until no call is under way.
+// stop ends the load and waits until no call is in progress.
 func (l *load) stop() {
 	l.cancel()
 	l.workers.Wait()
 }
 
-// node is any node of those that use names.
+// node returns one of the nodes that use names.
 func (l *load) node() *Node {
 	nodes := *l.nodes.Load()
 	return nodes[rand.IntN(len(nodes))]
@@ -369,13 +369,15 @@ func (l *load) node() *Node {
 // worker is one client of the load.
 type worker struct {
 	*load
-	at    *Node // the node of a sticky worker; nil: any
-	moves int   // how often the worker went to another node, which without consensus may not have received yet what the worker did before
+	at *Node // the node of a sticky worker; any if nil
+	// how often the worker went to another node, which without consensus may not have received yet what the worker
+	// did before
+	moves int
 }
 
 func (l *load) worker() *worker { return &worker{load: l} }
 
-// node is where the worker's next call goes.
+// node returns where the worker's next call goes.
 func (w *worker) node() *Node {
 	if !w.sticky {
 		return w.load.node()
@@ -434,7 +436,7 @@ func (l *load) setFate(id string, f fate) {
 	l.fates[id] = f
 }
 
-// countRegistered counts the ids with a prefix whose registration was acknowledged, canceled ones too.
+// countRegistered counts the ids with a prefix whose registration was acknowledged, including canceled ones.
 func (l *load) countRegistered(prefix string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -447,8 +449,8 @@ func (l *load) countRegistered(prefix string) int {
 	return n
 }
 
-// awaitProgress waits until the churners have registered some more, so that faults hit a cluster at
-// work and not one that still recovers.
+// awaitProgress waits until the churners have registered some more, so that faults hit a cluster at work and not one
+// that still recovers.
 func (l *load) awaitProgress(t *testing.T) {
 	t.Helper()
 	const some = 150
@@ -475,7 +477,7 @@ func (l *load) fail(format string, args ...any) {
 }
 
 // keepRegistered registers one instance and renews it. After its first acknowledged registration a renewal must never
-// be answered 404, except by a node that the worker has just moved to without consensus: then it registers again, as
+// get 404, except, without consensus, from a node that the worker has just moved to: then it registers again, as
 // stock clients do.
 func (w *worker) keepRegistered(ctx context.Context, id string) {
 	if !w.register(ctx, id) {
@@ -506,7 +508,8 @@ func (w *worker) keepRegistered(ctx context.Context, id string) {
 	}
 }
 
-// register registers a keeper's instance, trying until that is done, and reports whether it was done before the load ended.
+// register registers a keeper's instance, trying until that is done, and reports whether it was done before the load
+// ended.
 func (w *worker) register(ctx context.Context, id string) bool {
 	for pause(ctx, 0) {
 		if w.countOutcome("keeper's register", w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease})) == Done {
@@ -517,8 +520,8 @@ func (w *worker) register(ctx context.Context, id string) bool {
 	return false
 }
 
-// churn registers ids of its own, each once. It cancels every second one at once, and the oldest of the others when more than
-// mostChurned are registered.
+// churn registers ids of its own, each once. It cancels every second one at once, and the oldest of the others when
+// more than mostChurned are registered.
 func (w *worker) churn(ctx context.Context, name string) {
 	var registered []churned
 	for i := 0; pause(ctx, churnEvery); i++ {
@@ -541,12 +544,13 @@ func (w *worker) churn(ctx context.Context, name string) {
 
 // churned is an instance that a churner left registered.
 type churned struct {
-	id      string
-	knownAt int // the churner's moves when the registration was acknowledged: while they are the same, its node knows the instance
+	id string
+	// the churner's moves when the registration was acknowledged: while they are the same, its node knows the
+	// instance
+	knownAt int
 }
 
-// cancelOne cancels an instance whose registration was acknowledged, until the outcome is known or can
-// no longer be.
+// cancelOne cancels an instance whose registration was acknowledged, until the outcome is known or can no longer be.
 func (w *worker) cancelOne(ctx context.Context, c churned) {
 	for {
 		response := w.node().Cancel("CHURN", c.id)

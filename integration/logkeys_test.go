@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// TestKeyThatALineOfALogHasTwiceIsFound is about what adopt asks of every line that a process of the tests logs.
+// It tests what adopt asks of every line that a process of the tests logs.
 func TestKeyThatALineOfALogHasTwiceIsFound(t *testing.T) {
 	for form, handler := range map[string]func(*strings.Builder) slog.Handler{
 		"text": func(w *strings.Builder) slog.Handler { return slog.NewTextHandler(w, nil) },

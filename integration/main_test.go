@@ -31,8 +31,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestMain builds the program under test, unless ROLLCALL_BIN names one, and looks for goroutines
-// that tests left behind.
+// TestMain builds the program under test, unless ROLLCALL_BIN names one, and looks for goroutines that tests left
+// behind.
 func TestMain(m *testing.M) {
 	if os.Getenv(asConsul) != "" {
 		if err := consul(os.Args[1:]); err != nil {
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// runMore runs four tests at a time on two processors, unless -parallel says how many. They often wait for the
+// runMore runs four tests at a time on two processors, unless -parallel says otherwise. They often wait for the
 // servers' clocks, but each has a cluster, and with more of them leases would not be renewed in time.
 func runMore() error {
 	given := false
@@ -79,7 +79,7 @@ func (q quietly) Run() int {
 	return code
 }
 
-// built is the directory of the programs that the tests build; it goes with them.
+// built is the directory of the programs that the tests build; it is removed after them.
 var built string
 
 func build() (remove func(), err error) {
@@ -98,7 +98,7 @@ func build() (remove func(), err error) {
 	return remove, os.Setenv("ROLLCALL_BIN", bin)
 }
 
-// buildHealthServer builds a gRPC server, out of the tests of the module that needs gRPC.
+// buildHealthServer builds a gRPC server, from the tests of the module that needs gRPC.
 var buildHealthServer = sync.OnceValues(func() (path string, err error) {
 	path = filepath.Join(built, "healthserver")
 	if out, err := exec.Command("go", "-C", "../client/grpcresolver", "test", "-c", "-o", path, ".").CombinedOutput(); err != nil {
@@ -116,29 +116,28 @@ var buildBench = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
-// benchProgram is the path of the benchmarks' program.
+// benchProgram returns the path of the benchmarks' program.
 func benchProgram(t testing.TB) string {
 	t.Helper()
 	path := need.Got(buildBench())(t)
 	return path
 }
 
-// asConsul is set in the environment where this test program is started in the place of consul: its value is how many
-// nodes of Rollcall stand behind an agent, and "host" after that number makes it the agent of a host; "secured" has the nodes
+// asConsul is set in the environment when this test program is started instead of consul. Its value is how many nodes
+// of Rollcall are behind an agent; "host" after that number makes it the agent of a host; "secured" makes the nodes
 // ask for credentials.
 const asConsul = "ROLLCALL_AS_CONSUL"
 
-// ownTestsToken is the token of the tests of Consul's own client where the nodes ask for one: it must be known before there is
-// a cluster. The agent puts the operator's in its place, and nothing in the place of none.
+// ownTestsToken is the token of the tests of Consul's own client if the nodes ask for one: it must be known before
+// there is a cluster. The agent replaces it with the operator's, and adds none to requests without one.
 const ownTestsToken = "canary-of-the-own-tests"
 
-// consul is what the tests of Consul's own client start and expect to be Consul: `consul version
-// -format=json`, and `consul agent -config-file FILE`, which here is a cluster of Rollcall behind the
-// port that FILE names.
+// consul is what the tests of Consul's own client start and expect to be Consul: `consul version -format=json`, and
+// `consul agent -config-file FILE`, which here is a cluster of Rollcall behind the port that FILE names.
 func consul(args []string) error {
 	switch {
 	case len(args) > 0 && args[0] == "version":
-		fmt.Printf(`{"Version":%q}`, consulVersion) // for how the tests write FILE
+		fmt.Printf(`{"Version":%q}`, consulVersion) // it decides how the tests write FILE
 		return nil
 	case len(args) == 3 && args[0] == "agent" && args[1] == "-config-file":
 		return consulAgent(args[2])
@@ -188,8 +187,8 @@ func consulAgent(file string) error {
 	return nil
 }
 
-// startBehind starts the nodes behind an agent, and returns also those that it started before an error. They end when this
-// process does, however that ends.
+// startBehind starts the nodes behind an agent. It returns those that it started even after an error. They end when
+// this process does, however that ends.
 func startBehind(dir, number string, secured bool) ([]*localcluster.Node, error) {
 	count, err := strconv.Atoi(number)
 	if err != nil {
@@ -232,7 +231,7 @@ func stopAll(nodes []*localcluster.Node) {
 	stopped.Wait()
 }
 
-// consulConfig is what is read of FILE.
+// consulConfig is what is read from FILE.
 type consulConfig struct {
 	NodeName string            `json:"node_name"`
 	NodeID   string            `json:"node_id"`
@@ -242,16 +241,16 @@ type consulConfig struct {
 	} `json:"ports"`
 }
 
-// Of Rollcall's logical node, and of the version that consul says it is.
+// Of Rollcall's logical node, and of the version that consul claims.
 const (
 	logicalNode   = "rollcall"
 	consulVersion = "1.14.11"
 )
 
-// inFrontOf passes every request on, to one node after the other, once they are ready, for an agent: most tests expect a
-// cluster whose only agent is its server, which is the logical one. The name and id of its node, which the tests wrote into
-// FILE, and the version of the program are put in the place of Rollcall's. It responds itself to the request about the
-// service mesh, which Rollcall does not have, that the tests send before they begin.
+// inFrontOf passes every request on, to one node after the other, once they are ready, for an agent: most tests
+// expect a cluster whose only agent is its server, which is the logical one. It replaces Rollcall's node name, node
+// id and version with those of FILE, where the tests wrote them, and of the program. It answers itself the request
+// about the service mesh, which Rollcall does not have, that the tests send before they begin.
 func inFrontOf(nodes []*localcluster.Node, node string, config consulConfig) http.Handler {
 	var turn atomic.Uint64
 	agent := "/agent/" + url.PathEscape(node)
@@ -293,10 +292,11 @@ func inFrontOf(nodes []*localcluster.Node, node string, config consulConfig) htt
 	})
 }
 
-// ofTheirServer are the paths that the tests wait for without a credential, until their server is there.
+// ofTheirServer has the paths that the tests wait for without a credential, until their server is there.
 var ofTheirServer = map[string]bool{"/v1/status/leader": true, "/v1/catalog/nodes": true, "/v1/health/node/" + logicalNode: true}
 
-// becomeAgent waits until the nodes are ready, and gives the agent's node the metadata that the tests wrote into FILE.
+// becomeAgent waits until the nodes are ready, and gives the agent's node the metadata that the tests wrote into
+// FILE.
 func becomeAgent(nodes []*localcluster.Node, agent, node string, meta map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ReadyLimit)
 	defer cancel()

@@ -16,13 +16,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Node is one server of a cluster: an address and a data directory that stay, and the process that serves them at the moment.
+// Node is one server of a cluster: a fixed address and data directory, and its current process.
 type Node struct {
 	localcluster.Node
-	process *Process // the newest; nil: none was started
-	secrets *secrets // that the responses must not tell; nil: none are known
-	runs    string   // the path of the program; "": see program
-	within  []string // a command line prefix under which the server runs (unshare …); none: the server runs by itself
+	process *Process // the newest; nil before the first start
+	secrets *secrets // that the responses must not reveal; may be nil
+	runs    string   // the path of the program; "" for the result of program
+	within  []string // a command line prefix under which the server runs (unshare …); may be empty
 }
 
 // newNode fills in what every node has; the test may change Settings until it starts the node.
@@ -31,24 +31,24 @@ func newNode(t testing.TB, dir string, name string) *Node {
 	return &Node{Node: localcluster.Node{
 		Name: name, Datacenter: "dc1", Mode: localcluster.CP, HTTP: FreeAddr(t), Cluster: FreeAddr(t),
 		Dir: filepath.Join(dir, name), LogFile: filepath.Join(dir, name+".log"),
-		// With the default of 5 ms, clusters that are asked nothing take most of two processors when they have the
-		// race detector.
+		// With the default of 5 ms, idle clusters with the race detector take most of two processors.
 		Settings: map[string]string{"test.commit-timeout": "20ms"},
 	}}
 }
 
-// serverAt is a server that this package's harness did not start.
+// serverAt returns a server that this package's harness did not start.
 func serverAt(addr string) *Node { return &Node{Node: localcluster.Node{HTTP: addr}} }
 
-// Start starts the node's process, which must not run.
+// Start starts the node's process, which must not run yet.
 func (n *Node) Start(t testing.TB) {
 	t.Helper()
 	need.OK(t, n.Node.Start(append(n.within[:len(n.within):len(n.within)], n.program(t))...))
 	n.process = adopt(t, n.Process)
 }
 
-// program is what the node runs: the program under test, or, as the first node of its cluster, that with the race detector,
-// if ROLLCALL_RACE_BIN names it. It costs more than twice the time, and all nodes of a cluster do the same work.
+// program returns what the node runs: the program under test, or, for the first node of its cluster, the one with the
+// race detector, if ROLLCALL_RACE_BIN names it. That one costs more than twice the time, and all nodes of a cluster
+// do the same work.
 func (n *Node) program(t testing.TB) string {
 	t.Helper()
 	if n.runs != "" {
@@ -60,7 +60,7 @@ func (n *Node) program(t testing.TB) string {
 	return Binary(t)
 }
 
-// Eureka is the service URL that clients are configured with.
+// Eureka returns the service URL that clients are configured with.
 func (n *Node) Eureka() string { return withUser(n.URL()+"/eureka/", "rollcall", n.Token) }
 
 // Signal sends a signal to the node's process.
@@ -75,13 +75,13 @@ func (n *Node) ExitCode(t testing.TB, limit time.Duration) int {
 	return n.process.ExitCode(t, limit)
 }
 
-// Output is everything that the node's processes printed so far.
+// Output returns everything that the node's processes printed so far.
 func (n *Node) Output(t testing.TB) string {
 	t.Helper()
 	return n.process.Output(t)
 }
 
-// Stop ends the node as a service manager does, by SIGTERM, and waits for its end.
+// Stop ends the node as a service manager does, with SIGTERM, and waits for its end.
 func (n *Node) Stop(t testing.TB) {
 	t.Helper()
 	n.Signal(t, syscall.SIGTERM)
@@ -89,7 +89,7 @@ func (n *Node) Stop(t testing.TB) {
 	expect.That(t, code == 0, "node %s: exit code %d after SIGTERM, want 0", n.Name, code)
 }
 
-// Pause freezes the node and returns when it stands still; its sockets stay open.
+// Pause freezes the node and returns when it has stopped; its sockets stay open.
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
 	need.OK(t, n.Node.Pause())
@@ -107,8 +107,8 @@ func (n *Node) Ready() error {
 	return unless(response.Status == 200, "node %s: /readyz: %v", n.Name, response)
 }
 
-// WaitReady waits until the node may serve and, with consensus, reads on it are linearizable, which the node can serve
-// only when it has caught up with the others. Without consensus it is ready when it has copied what the others have.
+// WaitReady waits until the node may serve and, with consensus, reads on it are linearizable, which needs it to have
+// caught up with the others. Without consensus it is ready when it has copied what the others have.
 func (n *Node) WaitReady(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), ReadyLimit, fmt.Errorf("not within %v", ReadyLimit))
@@ -119,8 +119,7 @@ func (n *Node) WaitReady(t testing.TB) {
 // StopLimit is how long a process may take from SIGTERM to its end.
 const StopLimit = 30 * time.Second
 
-// Binary returns the path of the rollcall program under test, as TestMain has put it into
-// ROLLCALL_BIN.
+// Binary returns the path of the rollcall program under test, as TestMain has put it into ROLLCALL_BIN.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("ROLLCALL_BIN")
@@ -131,8 +130,8 @@ func Binary(t testing.TB) string {
 // Process is one child of the test.
 type Process struct{ *localcluster.Process }
 
-// Launch starts the program under test with args; stdout and stderr are added to the file log.
-// When the test ends, so does the process.
+// Launch starts the program under test with args; stdout and stderr are added to the file log. When the test ends, so
+// does the process.
 func Launch(t testing.TB, log string, env []string, args ...string) (*Process, error) {
 	t.Helper()
 	return launch(t, log, env, append([]string{Binary(t)}, args...))
@@ -147,8 +146,8 @@ func launch(t testing.TB, log string, env, command []string) (*Process, error) {
 	return adopt(t, p), nil
 }
 
-// adopt ends a process with the test, and fails the test if the process printed what no process may print: a panic, a data
-// race, which a program built with the race detector reports, or a line of a log that has a key twice.
+// adopt ends a process with the test, and fails the test if the process printed what no process may print: a panic, a
+// data race (which a program built with the race detector reports), or a log line that has a key twice.
 func adopt(t testing.TB, started *localcluster.Process) *Process {
 	p := &Process{started}
 	t.Cleanup(func() {
@@ -168,10 +167,11 @@ func adopt(t testing.TB, started *localcluster.Process) *Process {
 	return p
 }
 
-// logKey begins a field of a line of a log, as log.format text or json writes it. A quote in a value has a backslash before it.
+// logKey begins a field of a log line, as log.format text or json writes it. A quote in a value has a backslash
+// before it.
 var logKey = regexp.MustCompile(`(?:^| )([\w.-]+)=(?:"(?:[^"\\]|\\.)*")?|[{,]"([\w.-]+)":(?:"(?:[^"\\]|\\.)*")?`)
 
-// repeatedKey is a key that a line of a log has twice; "": none, or it is no such line.
+// repeatedKey returns a key that a log line has twice, or "".
 func repeatedKey(line string) string {
 	if !strings.HasPrefix(line, "time=") && !strings.HasPrefix(line, `{"time":`) {
 		return ""
@@ -187,7 +187,7 @@ func repeatedKey(line string) string {
 	return ""
 }
 
-// Running says whether the process has not ended.
+// Running reports whether the process has not ended.
 func (p *Process) Running() bool { return !p.Ended() }
 
 // Signal sends a signal.
@@ -208,7 +208,7 @@ func (p *Process) ExitCode(t testing.TB, limit time.Duration) int {
 	}
 }
 
-// Output is everything that the process, and earlier ones with the same log, printed so far.
+// Output returns everything that the process, and earlier ones with the same log, printed so far.
 func (p *Process) Output(t testing.TB) string {
 	t.Helper()
 	out, err := os.ReadFile(p.LogFile())
@@ -216,7 +216,8 @@ func (p *Process) Output(t testing.TB) string {
 	return string(out)
 }
 
-// FreeAddr is an address of 127.0.0.1 on which no process listens, and which no other caller gets while the tests run.
+// FreeAddr returns an address of 127.0.0.1 where no process listens, and that no other caller gets while the tests
+// run.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	port, err := localcluster.ClaimPort()
@@ -224,11 +225,11 @@ func FreeAddr(t testing.TB) string {
 	return localcluster.Address(port)
 }
 
-// pollInterval is how often Eventually looks.
+// pollInterval is the pause between probes of Eventually.
 const pollInterval = 20 * time.Millisecond
 
-// Eventually waits until probe returns nil, and fails the test with its last error if that takes
-// longer than limit. Limits are for liveness only: about ten times what is expected.
+// Eventually waits until probe returns nil, and fails the test with its last error if that takes longer than limit.
+// Limits are for liveness only: about ten times what is expected.
 func Eventually(t testing.TB, limit time.Duration, what string, probe func() error) {
 	t.Helper()
 	need.OKf(t, Poll(limit, probe), "%s: not within %v", what, limit)
@@ -246,8 +247,8 @@ func Poll(limit time.Duration, probe func() error) error {
 	}
 }
 
-// Pass lets d pass while a process under test does something by its own clock, such as ending a lease. It is not a way
-// to wait for a condition: that is Eventually.
+// Pass lets d pass while a process under test does something by its own clock, such as ending a lease. To wait for a
+// condition, use Eventually.
 func Pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	select {
@@ -257,10 +258,10 @@ func Pass(t testing.TB, d time.Duration) {
 	}
 }
 
-// notYet is the error of a probe that counts.
+// notYet returns the error of a probe that counts.
 func notYet(have, want int) error { return unless(have >= want, "%d of %d so far", have, want) }
 
-// unless is nil if ok, and otherwise an error with this text.
+// unless returns nil if ok, and otherwise an error with this text.
 func unless(ok bool, format string, args ...any) error {
 	if ok {
 		return nil

@@ -46,7 +46,7 @@ func (n *Node) Release(author, reason string) Response {
 	return n.Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/release?" + signed(author, reason)})
 }
 
-// Explain asks the node what it knows of an instance; nil without an error means that the node says 404.
+// Explain asks the node what it knows of an instance. It returns nil without an error if the node responds with 404.
 func (n *Node) Explain(app, id string) (*api.Explanation, error) {
 	path := ownPath(app, id) + "/explain"
 	response := n.Get(path)
@@ -62,7 +62,7 @@ func (n *Node) OverrideFor(app, id, status string, d time.Duration, author, reas
 	return n.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("%s/override?value=%s&for=%v&%s", ownPath(app, id), status, d, signed(author, reason))})
 }
 
-// ownPath is the resource of an instance in Rollcall's own API.
+// ownPath returns the resource of an instance in Rollcall's own API.
 func ownPath(app, id string) string {
 	return "/v1/rollcall/apps/" + url.PathEscape(strings.ToUpper(app)) + "/" + url.PathEscape(id)
 }

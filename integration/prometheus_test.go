@@ -27,10 +27,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// asShipped says that the rules have the durations that are deployed (make alerts): then few of the faults are made.
+// asShipped is set if the rules keep their deployed durations (make alerts): then only a few of the faults are made.
 var asShipped = os.Getenv("ROLLCALL_ALERTS") != ""
 
-// quicker is by what the durations of the rules are divided.
+// quicker is the divisor for the durations of the rules.
 var quicker = func() time.Duration {
 	if asShipped {
 		return 1
@@ -50,12 +50,12 @@ type planned struct {
 	also  []string // critical ones that may
 	// detected is how long the cluster itself takes to see it.
 	detected time.Duration
-	shipped  bool // made with the durations that are deployed, too
+	shipped  bool // also made with the deployed durations
 	make     func() (mend func())
 }
 
-// TestPrometheusRaisesTheAlertsOfAFaultAndNoOtherCriticalOne has Prometheus scrape two datacenters while faults are made: the alerts
-// that are named for a fault fire within their time and 30 s, no other critical one does, and all end. It also sends the dashboard's queries.
+// Prometheus scrapes two datacenters while faults are made: the alerts that are named for a fault fire within their
+// time and 30 s, no other critical one does, and all end. It also sends the dashboard's queries.
 func TestPrometheusRaisesTheAlertsOfAFaultAndNoOtherCriticalOne(t *testing.T) {
 	program := debianProgram(t, "prometheus")
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestPrometheusRaisesTheAlertsOfAFaultAndNoOtherCriticalOne(t *testing.T) {
 	}
 }
 
-// startWatchedDatacenters starts two datacenters whose nodes have files of settings that can change.
+// startWatchedDatacenters starts two datacenters whose nodes have settings files that can change.
 func startWatchedDatacenters(t *testing.T) *Datacenters {
 	t.Helper()
 	settings := map[string]string{"replication.max-delay": "500ms"}
@@ -86,7 +86,7 @@ func startWatchedDatacenters(t *testing.T) *Datacenters {
 	}})
 }
 
-// rewriteSettings gives nodes another file of settings while they run.
+// rewriteSettings gives nodes another settings file while they run.
 func rewriteSettings(t *testing.T, nodes []*Node, content string) {
 	t.Helper()
 	for _, n := range nodes {
@@ -95,7 +95,7 @@ func rewriteSettings(t *testing.T, nodes []*Node, content string) {
 	}
 }
 
-// faultsOf are the faults, in an order in which none disturbs the next.
+// faultsOf returns the faults, ordered so that none disturbs the next.
 func faultsOf(t *testing.T, d *Datacenters, h *herd) []planned {
 	here := d.Clusters[0]
 	follower := func() *Node { return here.Others(here.Leader())[0] }
@@ -106,7 +106,7 @@ func faultsOf(t *testing.T, d *Datacenters, h *herd) []planned {
 			n.Pause(t)
 			return func() { n.Resume(t); n.WaitReady(t); h.use(here.Nodes) }
 		}},
-		// While there is no leader, heartbeats get 503.
+		// While no node leads, heartbeats get 503.
 		{name: "a majority is killed", named: []string{"NoLeader"}, also: []string{"ServerErrors"}, shipped: true, make: func() func() {
 			dead := here.Others(here.Leader())
 			for _, n := range dead {
@@ -189,7 +189,7 @@ func scaled(t *testing.T, rules []byte) (quick []byte, waits map[string]time.Dur
 	return need.Got(yaml.Marshal(file))(t), waits
 }
 
-// prometheus is one that runs.
+// prometheus is a running one.
 type prometheus struct {
 	*Node
 	waits map[string]time.Duration
@@ -220,7 +220,7 @@ func startPrometheus(t *testing.T, program string, d *Datacenters) *prometheus {
 	return p
 }
 
-// sample is an element of an answer of Prometheus.
+// sample is an element of a response of Prometheus.
 type sample struct {
 	Metric map[string]string
 	Value  [2]any
@@ -238,7 +238,7 @@ func (p *prometheus) query(expr string) ([]sample, error) {
 	return samples, json.Unmarshal(answer.Data.Result, &samples)
 }
 
-// inState are the alerts in one of some states, by name, with their severities.
+// inState returns the alerts in one of some states, by name, with their severities.
 func (p *prometheus) inState(states ...string) (map[string][]string, error) {
 	answer, err := ask[struct {
 		Data struct {
@@ -257,7 +257,7 @@ func (p *prometheus) inState(states ...string) (map[string][]string, error) {
 	return names, err
 }
 
-// criticals are those of alerts, but for some.
+// criticals returns the critical ones among alerts, except some.
 func criticals(firing map[string][]string, but []string) (names []string) {
 	for name, severities := range firing {
 		if slices.Contains(severities, "critical") && !slices.Contains(but, name) {
@@ -267,10 +267,10 @@ func criticals(firing map[string][]string, but []string) (names []string) {
 	return names
 }
 
-// resolveLimit is how long alerts may fire after a fault is mended: the longest windows, and what the cluster needs.
+// resolveLimit is how long alerts may fire after a fault is fixed: the longest windows, and what the cluster needs.
 var resolveLimit = 2*time.Minute + 20*time.Minute/quicker
 
-// mustRaise makes a fault, waits for its alerts, mends it, and waits for their end.
+// mustRaise makes a fault, waits for its alerts, fixes it, and waits for their end.
 func (p *prometheus) mustRaise(t *testing.T, f planned) {
 	t.Helper()
 	expected := append(f.also[:len(f.also):len(f.also)], f.named...)
@@ -316,7 +316,8 @@ func (p *prometheus) awaitSilence(t *testing.T, names []string) {
 	})
 }
 
-// mustAnswerTheDashboard sends the query of each panel, which returns data, and those of the annotations, which may return none.
+// mustAnswerTheDashboard sends the query of each panel, which returns data, and those of the annotations, which may
+// return none.
 func mustAnswerTheDashboard(t *testing.T, p *prometheus) {
 	t.Helper()
 	var d struct {
@@ -347,7 +348,7 @@ func mustAnswerTheDashboard(t *testing.T, p *prometheus) {
 	}
 }
 
-// consulService is the body of a registration with one check.
+// consulService returns the body of a registration with one check.
 func consulService(t *testing.T, id, name, address string, port int, check map[string]any) []byte {
 	t.Helper()
 	body := need.Got(json.Marshal(map[string]any{"ID": id, "Name": name, "Address": address, "Port": port, "Check": check}))(t)
@@ -386,7 +387,7 @@ func (s *healthServer) set(t *testing.T, service, status string) {
 	need.That(t, s.lines.Scan(), "the gRPC server said nothing: %v", s.lines.Err())
 }
 
-// agentChecks is the status and output of each check of agent host-1, all read at once.
+// agentChecks returns the status and output of each check of agent host-1, all read at once.
 func agentChecks(n *Node) (map[string]string, error) {
 	response := n.Get("/agent/host-1/v1/agent/checks")
 	var checks map[string]struct{ Status, Output string }
@@ -400,8 +401,8 @@ func agentChecks(n *Node) (map[string]string, error) {
 	return texts, nil
 }
 
-// Checks of all kinds are run by the leader, against a server of grpc-go among others, and by the next leader when it is
-// killed; aliases follow in the same operation.
+// Checks of all kinds are run by the leader, against a server of grpc-go among others, and by the next leader when it
+// is killed; aliases follow in the same operation.
 func TestChecksOfAllKindsGoOnThroughTheLeadersEnd(t *testing.T) {
 	t.Parallel()
 	server := startHealthServer(t)
@@ -444,14 +445,14 @@ func TestChecksOfAllKindsGoOnThroughTheLeadersEnd(t *testing.T) {
 	}
 	await := func(what string, among []*Node) {
 		t.Helper()
-		// An attempt that took too long on a busy machine has an output that stands for a minute.
+		// An attempt that took too long on a busy machine has an output that stays for a minute.
 		Eventually(t, 3*ReadyLimit, what, func() error {
 			for _, n := range among {
 				got, err := agentChecks(n)
 				if err != nil {
 					return err
 				}
-				status := strings.SplitAfter(got["grpc"], ":")[0] // whenever it is looked at
+				status := strings.SplitAfter(got["grpc"], ":")[0] // whenever it is read
 				need.That(t, strings.HasPrefix(got["alias"], status) && strings.HasPrefix(got["chain"], status), "%s: with %q the aliases are %q and %q", n.Name, got["grpc"], got["alias"], got["chain"])
 				if !maps.EqualFunc(got, want, strings.HasPrefix) {
 					return fmt.Errorf("%s: checks %q, want %q", n.Name, got, want)

@@ -30,9 +30,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestReadmeIsTrue runs the blocks of README.md in their order, as they stand, in a clone, and in what ROLLCALL_ARCHIVE names, the
-// archive of a release. What a block prints stands right behind it, "…" standing for anything. The Go code of README.md is that of
-// the package's examples.
+// It runs the blocks of README.md in order, as they are, in a clone, and in what ROLLCALL_ARCHIVE names, the archive
+// of a release. What a block prints directly follows it, with "…" standing for anything. The Go code of README.md is
+// that of the package's examples.
 func TestReadmeIsTrue(t *testing.T) {
 	installed(t, "node/node_modules/.stamp", "run make clients")
 	installed(t, "python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
@@ -53,7 +53,7 @@ func TestReadmeIsTrue(t *testing.T) {
 	})
 }
 
-// TestReadmeWithoutStockClientsIsTrue runs the commands of README.md in a clone, and none of its programs for stock clients.
+// It runs the commands of README.md in a clone, and none of its programs for stock clients.
 func TestReadmeWithoutStockClientsIsTrue(t *testing.T) {
 	t.Parallel()
 	var commands []block
@@ -80,7 +80,7 @@ func readReadme(t *testing.T, dir, place string, blocks []block) {
 	r.read(t, "README.md", blocks, place)
 }
 
-// cloned is a copy of the project: what git knows of, and what is not committed yet.
+// cloned returns a copy of the project: what git tracks, and what is not committed yet.
 func cloned(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,14 +89,14 @@ func cloned(t *testing.T) string {
 	return dir
 }
 
-// needElsewhere are the pages of docs/run whose examples need what is not here, by what they need.
+// needElsewhere has the pages of docs/run whose examples need something that is not here, by what they need.
 var needElsewhere = map[string]string{
 	"systemd.md": "a machine with systemd", "docker.md": "a daemon of containers", "kubernetes.md": "a cluster of Kubernetes",
 	"monitor.md": "Prometheus", "three-machines.md": "three machines; TestThreeMachinesWithTLSByTheCommandsOfTheDocument has them",
 }
 
-// TestExamplesOfThePagesRunAsTheyStand runs the section "An example" of each page of docs/run, and of those of docs/use and
-// docs/understand that have one, each on a machine of its own.
+// It runs the section "An example" of each page of docs/run, and of those of docs/use and docs/understand that have
+// one, each on a machine of its own.
 func TestExamplesOfThePagesRunAsTheyStand(t *testing.T) {
 	for folder, least := range map[string]int{"run": 15, "use": 5, "understand": 7} {
 		pages := need.Got(filepath.Glob("../docs/" + folder + "/*.md"))(t)
@@ -126,7 +126,7 @@ func TestExamplesOfThePagesRunAsTheyStand(t *testing.T) {
 
 const anExample = "\n## An example\n"
 
-// TestFirstHourRunsAsItStands runs the page that newcomers begin with, from its first cluster on.
+// It runs the page for newcomers, from its first cluster on.
 func TestFirstHourRunsAsItStands(t *testing.T) {
 	t.Parallel()
 	const page = "../docs/start.md"
@@ -141,8 +141,8 @@ func readPage(t *testing.T, page string, blocks []block) {
 	newReader(t, t.TempDir(), "PATH="+bin+":"+os.Getenv("PATH")).read(t, page, blocks, "")
 }
 
-// machines are network namespaces, each with one address and a directory of its own, on one bridge. They share no other
-// network, not even with the test.
+// machines are network namespaces, each with one address and a directory of its own, on one bridge. They share no
+// other network, not even with the test.
 type machines struct {
 	dir        string
 	namespaces map[string]string // by address
@@ -151,7 +151,7 @@ type machines struct {
 // desk is the machine of a person who sets nodes up; it has no network.
 const desk = "anywhere"
 
-// newMachines makes a machine for each address. The namespaces go with the test.
+// newMachines makes a machine for each address. The namespaces end with the test.
 func newMachines(t *testing.T, addresses ...string) *machines {
 	t.Helper()
 	m := &machines{t.TempDir(), map[string]string{}}
@@ -175,13 +175,13 @@ func newMachines(t *testing.T, addresses ...string) *machines {
 		need.OK(t, os.MkdirAll(filepath.Join(m.dir, of), 0o700))
 	}
 	need.OK(t, os.Symlink(Binary(t), filepath.Join(m.dir, "bin", "rollcall")))
-	// In the place of ssh: the file systems are one.
+	// Instead of ssh: all machines share the file system.
 	scp := "#!/bin/sh -eu\ncp -r \"$2\" \"" + m.dir + "/${3%:}/\"\n"
 	need.OK(t, os.WriteFile(filepath.Join(m.dir, "bin", "scp"), []byte(scp), 0o700))
 	return m
 }
 
-// namespacesMade makes the names of namespaces differ, also of tests that run side by side.
+// namespacesMade makes the names of namespaces differ, even for tests that run side by side.
 var namespacesMade atomic.Int64
 
 func (m *machines) namespace(t *testing.T, of string) (out []byte, err error) {
@@ -203,7 +203,7 @@ func (m *machines) ip(t *testing.T, args ...string) {
 	need.OKf(t, err, "ip %q: %s", args, out)
 }
 
-// command is a line of a shell on a machine.
+// command returns a shell line that runs on a machine.
 func (m *machines) command(on, line string) []string {
 	script := fmt.Sprintf("cd %s && PATH=%s:$PATH && exec %s", filepath.Join(m.dir, on), filepath.Join(m.dir, "bin"), line)
 	if on == desk {
@@ -231,7 +231,7 @@ func (m *machines) start(t *testing.T, on, line string) *Process {
 // shellStep is a line of a document and the machine that the comment above it names.
 type shellStep struct{ on, line string }
 
-// stepsOf are the lines in the blocks of a section of the page on three machines.
+// stepsOf returns the lines in the blocks of a section of the page on three machines.
 func stepsOf(t *testing.T, section string) (steps []shellStep) {
 	t.Helper()
 	page := string(need.Got(os.ReadFile("../docs/run/three-machines.md"))(t))
@@ -253,8 +253,8 @@ func stepsOf(t *testing.T, section string) (steps []shellStep) {
 	return steps
 }
 
-// TestThreeMachinesWithTLSByTheCommandsOfTheDocument runs that section of three-machines.md as it stands, each machine a network
-// namespace, and then as strangers would come.
+// It runs that section of three-machines.md as it is, each machine a network namespace, and then tries what strangers
+// would.
 func TestThreeMachinesWithTLSByTheCommandsOfTheDocument(t *testing.T) {
 	t.Parallel()
 	steps := stepsOf(t, "The commands")
@@ -290,7 +290,7 @@ func TestThreeMachinesWithTLSByTheCommandsOfTheDocument(t *testing.T) {
 		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%v, want a refusal with %q", err, says)
 	}
 	stranger := m.start(t, outside, "rollcall server --config n9/rollcall.yaml --cluster-bootstrap-expect 3 --cluster-join 10.0.0.1:7761,10.0.0.2:7761,10.0.0.3:7761,"+outside+":7761")
-	for _, s := range steps[last+1:] { // a node comes in meanwhile, in the same way but for its authority
+	for _, s := range steps[last+1:] { // a node joins meanwhile, in the same way except for its authority
 		m.perform(t, s)
 	}
 	Eventually(t, ReadyLimit, "the fourth node has a vote", func() error {
@@ -304,7 +304,8 @@ func TestThreeMachinesWithTLSByTheCommandsOfTheDocument(t *testing.T) {
 	expect.That(t, strings.Contains(stranger.Output(t), "1 of 3 nodes are there"), "the stranger did not look for the others in vain:\n%s", stranger.Output(t))
 }
 
-// perform does what a line of the document says: servers run on, and what asks them is asked until they are ready.
+// perform does what a line of the document says: servers keep running, and commands that ask them are repeated until
+// they are ready.
 func (m *machines) perform(t *testing.T, s shellStep) {
 	t.Helper()
 	switch {
@@ -321,14 +322,14 @@ func (m *machines) perform(t *testing.T, s shellStep) {
 type block struct {
 	line           int
 	language, text string
-	only           string // the one place that it is for: "clone" or "release"; "long": for no test; empty: for all
-	isPrinted      bool   // it is text right behind another block, which prints it
+	only           string // the one place that it is for, "clone" or "release"; "long" for no test; empty for all
+	isPrinted      bool   // text that directly follows another block, which prints it
 }
 
-// fence has a block's language, and behind that what the block is for.
+// fence matches a block, with its language, and after that what the block is for.
 var fence = regexp.MustCompile("(?ms)^ *```(\\w*)(?: (\\w+))?\n(.*?)^ *```$")
 
-// blocksOf are the blocks of a page behind one of its lines, up to another one.
+// blocksOf returns the blocks of a page after one of its lines, up to another one.
 func blocksOf(t *testing.T, file, begin, end string) (blocks []block) {
 	t.Helper()
 	before, part, ok := strings.Cut(string(need.Got(os.ReadFile(file))(t)), begin)
@@ -350,22 +351,23 @@ func blocksOf(t *testing.T, file, begin, end string) (blocks []block) {
 
 // reader is a shell that runs the blocks of a page, with a network and processes of its own. They end with it.
 type reader struct {
-	files string // directory of what the reader writes down
+	files string // directory for what the reader writes
 	shell *exec.Cmd
 	in    io.Writer
 	out   *bufio.Reader
 }
 
 const (
-	// blockLimit bounds a block, among them one that builds the programs.
+	// blockLimit bounds a block; some build the programs.
 	blockLimit = 10 * time.Minute
 	// blockEnd is the line that the shell prints after a block.
 	blockEnd = "-- end of block\n"
 )
 
-// prelude has the shell end at the first line that fails, and gives it a network with one address that others could reach. A command
-// that stays has a log; begun waits until the command says there that it does what it is for, and end_all ends all of them, the last
-// one first, as Ctrl-C does. Other commands in the background end by themselves; finish sees them end well.
+// prelude makes the shell end at the first line that fails, and gives it a network with one address that others could
+// reach. A command that keeps running has a log; begun waits until the command says there that it is up, and end_all
+// ends all of them, the last one first, as Ctrl-C does. Other commands in the background end on their own; finish
+// checks that they end well.
 const prelude = `set -eu
 ip link set lo up
 ip address add 10.0.0.1/24 dev lo
@@ -383,7 +385,7 @@ end_all() {
 finish() { for p in $beside; do wait $p; done; beside=; }
 `
 
-// newReader starts the shell in a directory. It has more variables in its environment, and one, FILES, for prelude.
+// newReader starts the shell in a directory. Its environment has additional variables, among them FILES, for prelude.
 func newReader(t *testing.T, dir string, env ...string) *reader {
 	t.Helper()
 	r := &reader{files: t.TempDir(), shell: exec.Command("unshare", "-Urnpf", "--mount-proc", "--kill-child", "bash")}
@@ -429,7 +431,7 @@ func (r *reader) read(t *testing.T, page string, blocks []block, place string) {
 	need.That(t, err == nil, "%s: what was started did not end well: %v\n%s", page, err, said)
 }
 
-// printed says whether lines were printed in their order, "…" standing for anything.
+// printed reports whether lines were printed in order, with "…" standing for anything.
 func printed(said, lines string) bool {
 	pattern := "(?m)"
 	for line := range strings.Lines(lines) {
@@ -439,7 +441,8 @@ func printed(said, lines string) bool {
 }
 
 var (
-	// staying is a command that goes on until Ctrl-C; in the pages it has a terminal of its own, or is in the background.
+	// staying matches a command that goes on until Ctrl-C; in the pages it has a terminal of its own, or is in the
+	// background.
 	staying  = regexp.MustCompile(`(?m)^ *(rollcall (?:dev\b.*?|server\b.*?|watch|.*? --heartbeat))(?: &)?$`)
 	beside   = regexp.MustCompile(`(?m)[^&] &$`)
 	toRefuse = regexp.MustCompile(`(?m)^ *# refused: (.*)\n(.*)$`)
@@ -449,8 +452,8 @@ var (
 		"kill $(jobs -p)", "kill $(jobs -p); staying=")
 )
 
-// playable are lines for the shell: a command below "# refused: WORDS" must fail with the words, and the pid of the second node of
-// rollcall dev, which no page can know, is that of its log.
+// playable returns lines for the shell: a command below "# refused: WORDS" must fail with the words, and the pid of
+// the second node of rollcall dev, which no page can know, is taken from its log.
 func playable(lines string) string {
 	lines = staying.ReplaceAllString(lines, `new_log; $1 >$$log 2>&1 & begun`)
 	lines = beside.ReplaceAllString(lines, `$0 beside+=" $$!"`)
@@ -467,10 +470,10 @@ func (r *reader) program(interpreter, text string) (string, error) {
 	return r.run(interpreter + " " + file)
 }
 
-// springName is where the settings of an application of Spring have its name.
+// springName matches the name in the settings of a Spring application.
 var springName = regexp.MustCompile(`(?m)^spring\.application\.name: (\S+)$`)
 
-// spring starts an application of Spring Cloud with these settings, and ends it when a node lists it.
+// spring starts a Spring Cloud application with these settings, and ends it when a node lists it.
 func (r *reader) spring(t *testing.T, settings string) (string, error) {
 	t.Helper()
 	name := springName.FindStringSubmatch(settings)
@@ -486,7 +489,8 @@ func (r *reader) spring(t *testing.T, settings string) (string, error) {
 	return r.run(fmt.Sprintf(`cp %s .; (echo '%s'; until curl -sf -o answer http://127.0.0.1:8763/eureka/apps/%s; do sleep 0.5; done) | java -jar %s`, file, start, strings.ToUpper(name[1]), jar))
 }
 
-// run has the shell run lines, and returns what they print. At the first that fails the shell ends, with its exit status.
+// run has the shell run lines, and returns what they print. At the first that fails the shell ends, with its exit
+// status.
 func (r *reader) run(lines string) (string, error) {
 	file := filepath.Join(r.files, "block")
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
@@ -508,7 +512,8 @@ func (r *reader) run(lines string) (string, error) {
 	}
 }
 
-// sampleServices are the applications of a small shop, with the number of their instances, which are spread over three zones.
+// sampleServices has the applications of a small shop, with the number of their instances, which are spread over
+// three zones.
 var sampleServices = map[string]int{"CATALOG": 6, "CHECKOUT": 3, "MAIL": 1, "ORDERS": 6, "PAYMENTS": 3, "SEARCH": 9}
 
 const (
@@ -516,15 +521,16 @@ const (
 	sampleEvery = 2 * time.Second // between the renewals of an instance
 )
 
-// zones are those of the three nodes, and of the instances.
+// zones holds the zones of the three nodes, and of the instances.
 var zones = []string{"a", "b", "c"}
 
-// fleet are the sample's instances.
+// fleet is the sample's instances.
 type fleet struct {
 	instances []Instance
 }
 
-// newFleet lays out the instances of the sample: the k-th one of an application is in the k-th zone. MAIL's only one is DOWN.
+// newFleet lays out the instances of the sample: the k-th one of an application is in the k-th zone. MAIL's only one
+// is DOWN.
 func newFleet() (f fleet) {
 	for _, app := range slices.Sorted(maps.Keys(sampleServices)) {
 		for k := range sampleServices[app] {
@@ -540,7 +546,7 @@ func newFleet() (f fleet) {
 	return f
 }
 
-// in are the instances of some zones.
+// in returns the instances of some zones.
 func (f fleet) in(zones ...string) fleet {
 	return fleet{slices.DeleteFunc(slices.Clone(f.instances), func(i Instance) bool { return !slices.Contains(zones, i.Metadata["zone"]) })}
 }
@@ -560,8 +566,8 @@ func (f fleet) renewUntil(t *testing.T, n *Node, what string, ready func() error
 	need.OKf(t, err, "%s", what)
 }
 
-// TestPicturesOfDocuments makes the pictures that README and docs/run/dashboard.md show, where ROLLCALL_PICTURES names their directory
-// (make pictures): a shop's services are registered at three nodes; then a zone fails, with its node and its instances.
+// It makes the pictures in README and docs/run/dashboard.md, if ROLLCALL_PICTURES names their directory (make
+// pictures): a shop's services are registered at three nodes; then a zone fails, with its node and its instances.
 func TestPicturesOfDocuments(t *testing.T) {
 	dir := os.Getenv("ROLLCALL_PICTURES")
 	if dir == "" {
@@ -587,7 +593,8 @@ func TestPicturesOfDocuments(t *testing.T) {
 	lost.Kill()
 	kept.renewUntil(t, leader, "the overview shows the trouble", func() error {
 		state, err := leader.Preservation()
-		overdue := strings.Contains(string(leader.Get("/").Body), "leases are overdue") // the figures are ten seconds old at most
+		// the figures are at most ten seconds old
+		overdue := strings.Contains(string(leader.Get("/").Body), "leases are overdue")
 		return unless(err == nil && overdue && int(state.Withheld) >= len(all.instances)-len(kept.instances), "it says %s; %v", leader.line(), err)
 	})
 	wide := chromium.Look{Theme: "light", Width: 1280, Height: 880}
@@ -596,7 +603,7 @@ func TestPicturesOfDocuments(t *testing.T) {
 	keepPicture(t, page, filepath.Join(dir, "instance.png"), leader.URL()+"/ui/apps/ORDERS/"+all.in(zone).named("ORDERS"), wide)
 }
 
-// named is the id of the fleet's first instance of an application.
+// named returns the id of the fleet's first instance of an application.
 func (f fleet) named(app string) string {
 	return f.instances[slices.IndexFunc(f.instances, func(i Instance) bool { return i.App == app })].ID
 }
@@ -616,7 +623,7 @@ func keepPicture(t *testing.T, page context.Context, file, url string, l chromiu
 // largestPicture is how many bytes a picture may have: it stays in the history of the repository for good.
 const largestPicture = 150_000
 
-// paletted is a picture in its 256 most frequent colours. Pages have few, but for the edges of letters.
+// paletted returns a picture in its 256 most frequent colours. Pages have few, apart from the edges of letters.
 func paletted(p image.Image) *image.Paletted {
 	counts := map[color.Color]int{}
 	b := p.Bounds()
@@ -625,7 +632,7 @@ func paletted(p image.Image) *image.Paletted {
 			counts[p.At(x, y)]++
 		}
 	}
-	// In one order, so that the same picture is the same file.
+	// In one order, so that the same picture gives the same file.
 	palette := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int {
 		return cmp.Or(counts[b]-counts[a], strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
@@ -642,7 +649,7 @@ func paletted(p image.Image) *image.Paletted {
 	return small
 }
 
-// line is the line of state that a node's dashboard shows.
+// line returns the line of state that a node's dashboard shows.
 func (n *Node) line() string {
 	page := string(n.Get("/ui/nodes").Body)
 	found := regexp.MustCompile(`(?s)<div id="truth"[^>]*>(.*?)</div>`).FindStringSubmatch(page)

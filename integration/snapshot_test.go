@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/backup"
 )
 
-// TestSnapshotCommandsSaveLookAndRestore has the commands by hand, and a stock client that goes on through a restore.
+// It runs the commands by hand, and a stock client that goes on through a restore.
 // TestRestoreBringsBackWhatWasDeletedAndLeavesTheRest of cmd/internal/sim has what a restore does.
 func TestSnapshotCommandsSaveLookAndRestore(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestSnapshotCommandsSaveLookAndRestore(t *testing.T) {
 	expect.That(t, found["lost-1"] == "OUT_OF_SERVICE" && found["newer-1"] == "UP", "fargo finds %v", found)
 }
 
-// largeSnapshot writes a snapshot of so many instances, of 1 KB each, and as many keys.
+// largeSnapshot writes a snapshot of n instances, 1 KB each, and as many keys.
 func largeSnapshot(t *testing.T, n int) string {
 	t.Helper()
 	m := fsm.NewMachine()
@@ -118,8 +118,8 @@ func (b *beatPauses) run(n *Node, id string, ends <-chan struct{}) {
 	}
 }
 
-// With ROLLCALL_NUMBERS=1 it measures what docs/run/back-up.md says of 100,000 instances and 100,000 keys; else a twentieth of them
-// is enough to see that nothing stands still.
+// With ROLLCALL_NUMBERS=1 it measures what docs/run/back-up.md says of 100,000 instances and 100,000 keys; otherwise
+// a twentieth of them is enough to see that nothing hangs.
 func TestSaveAndRestoreOfALargeStateDoNotStopHeartbeats(t *testing.T) {
 	number := 5000
 	if os.Getenv("ROLLCALL_NUMBERS") != "" {
@@ -162,8 +162,8 @@ func TestSaveAndRestoreOfALargeStateDoNotStopHeartbeats(t *testing.T) {
 	t.Logf("restore of what is there: %v, longest pause of heartbeats %v", took.Round(time.Millisecond), longest.Round(time.Millisecond))
 }
 
-// TestRecoverCommandSaysWhatItHasMade recovers a cluster of one node. TestClusterGoesOnFromOneOfThreeDirectories of
-// cmd/internal/sim has what becomes of a larger one.
+// It recovers a cluster of one node. TestClusterGoesOnFromOneOfThreeDirectories of cmd/internal/sim covers a larger
+// one.
 func TestRecoverCommandSaysWhatItHasMade(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 1})

@@ -22,12 +22,12 @@ import (
 // stack is a release of a Java client of Eureka in one of its configurations.
 type stack struct {
 	name    string
-	dir     string   // below clients/java, with the driver and the jars that its configurations have
-	without string   // a regular expression: jars that this configuration has not
+	dir     string   // below clients/java, with the driver and the jars of its configurations
+	without string   // a regular expression for the jars that this configuration lacks
 	flags   []string // of the virtual machine
 	routes  bool     // it passes requests on to the instances of an application
 	mute    bool     // it ends without a cancel, at any server: its transport ends before its last call
-	always  bool     // of the suite; the others where ROLLCALL_STACKS, a regular expression, has the name
+	always  bool     // part of the suite; the others run if ROLLCALL_STACKS, a regular expression, matches the name
 }
 
 // stacks are what services run that nobody updates, each with the transport or codec that is in its name.
@@ -71,17 +71,17 @@ var (
 		"-Dspring.main.sources=org.springframework.cloud.netflix.zuul.ZuulProxyMarkerConfiguration"}, ribbon...)
 )
 
-// lived is a stack in its process, in which it lives with one kind of servers after the other.
+// lived is a stack in its process, which runs it against one kind of server after the other.
 type lived struct {
 	stack
 	*lifeCycle
 	driver *driver
-	port   string          // of the requests that it passes on
-	mark   int             // up to here its log was looked at
+	port   string          // for the requests that it passes on
+	mark   int             // up to here its log was read
 	known  map[string]bool // what it warned of with a published server
 }
 
-// launch starts the stack's virtual machine: small, because there are many.
+// launch starts the stack's virtual machine, a small one, because there are many.
 func (s stack) launch(t *testing.T) *lived {
 	t.Helper()
 	dir := filepath.Join("clients/java", s.dir)
@@ -105,9 +105,9 @@ func (s stack) launch(t *testing.T) *lived {
 	return l
 }
 
-// TestStacksLiveAsWithAPublishedServer takes every stack through one life with a published Eureka server, with a cluster that
-// has consensus and with one that has not: nothing in it may be missing, and no stack may warn of what it does not warn of
-// with the published server.
+// It takes every stack through one life with a published Eureka server, with a cluster that has consensus and with
+// one that has not: nothing in it may be missing, and no stack may warn of anything that it does not warn of with the
+// published server.
 func TestStacksLiveAsWithAPublishedServer(t *testing.T) {
 	installed(t, "java/stacks/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
@@ -119,8 +119,8 @@ func TestStacksLiveAsWithAPublishedServer(t *testing.T) {
 	}
 	if !t.Run("published", func(t *testing.T) {
 		addr := FreeAddr(t)
-		// The server of their time: the body of the newer one's 404, Spring Boot's error page, keeps Netflix's own transport
-		// from registering again, for ever.
+		// The server of their time: the body of the newer one's 404, Spring Boot's error page, keeps Netflix's own
+		// transport from registering again, forever.
 		start := func() *Node { return startLoneEurekaServer(t, "hoxton", addr) }
 		c := &Cluster{Nodes: []*Node{start()}, t: t}
 		all.live(t, c, func(bool) {
@@ -134,7 +134,7 @@ func TestStacksLiveAsWithAPublishedServer(t *testing.T) {
 		t.Run(map[bool]string{false: "cp", true: "ap"}[ap], func(t *testing.T) {
 			cfg := withSteadyLeader(smallConfig(ap, 2))
 			if ap {
-				cfg.Settings["data.sync"] = "always" // the last second before the end is looked at, too
+				cfg.Settings["data.sync"] = "always" // the last second before the end is checked, too
 			}
 			c := StartCluster(t, cfg)
 			all.live(t, c, func(lose bool) {
@@ -156,8 +156,8 @@ func TestStacksLiveAsWithAPublishedServer(t *testing.T) {
 // lives are stacks that do each step of a life together, so that one waits while the others do.
 type lives []*lived
 
-// live is one life of all stacks. restart kills all servers and starts them again, if so without their data; the published
-// server has none that it keeps.
+// live runs one life of all stacks. restart kills all servers and starts them again, with lose without their data;
+// the published server keeps none.
 func (all lives) live(t *testing.T, c *Cluster, restart func(lose bool)) {
 	published, term := len(c.Nodes) == 1, uint64(0)
 	if !published {
@@ -232,7 +232,7 @@ func (all lives) seen(t *testing.T, status string) {
 	all.each(func(l *lived) { l.lifeCycle.seen(t, l.id, status) })
 }
 
-// shown is a time that the servers through which the stacks are looked at show of each instance.
+// shown returns a time for each instance, as shown by the servers that the stacks use.
 func (all lives) shown(t *testing.T, at func(*Listed) int64) []int64 {
 	t.Helper()
 	times := make([]int64, len(all))
@@ -244,7 +244,7 @@ func (all lives) shown(t *testing.T, at func(*Listed) int64) []int64 {
 	return times
 }
 
-// renewed does something to every stack and waits until a time that the servers show of it is a later one.
+// renewed does something to every stack and waits until the servers show a later time for it.
 func (all lives) renewed(t *testing.T, at func(*Listed) int64, do func(*lived)) {
 	t.Helper()
 	before := all.shown(t, at)
@@ -260,7 +260,7 @@ func (all lives) renewed(t *testing.T, at func(*Listed) int64, do func(*lived)) 
 	}
 }
 
-// route has the stacks that pass requests on find an instance, and miss it when it is gone.
+// route makes the stacks that pass requests on find an instance, and miss it when it is gone.
 func (all lives) route(t *testing.T) {
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "behind "+r.URL.Path) }))
 	defer behind.Close()
@@ -285,7 +285,7 @@ func (all lives) route(t *testing.T) {
 
 var hashOf = regexp.MustCompile(`"apps__hashcode":"([A-Z0-9_]*)"`)
 
-// haveEqualHashes: the full list, the delta and every client's copy have one hash.
+// haveEqualHashes checks that the full list, the delta and every client's copy have one hash.
 func (all lives) haveEqualHashes(t *testing.T) {
 	all.each(func(l *lived) {
 		Eventually(t, clientLimit, l.name+" and its server agree on the hash", func() error {
@@ -313,8 +313,9 @@ func (all lives) stop(t *testing.T) {
 	expect.OKf(t, stops.Wait(), "stop")
 	all.each(func(l *lived) {
 		if l.mute {
-			_ = untilNotRefused(func() Response { return l.through.Cancel(l.app, l.id) }) // its call may have come in time
-			_ = l.unread(t)                                                               // of its transport's end
+			// its call may have arrived in time
+			_ = untilNotRefused(func() Response { return l.through.Cancel(l.app, l.id) })
+			_ = l.unread(t) // about its transport's end
 		}
 		l.everywhere(t, "")
 	})
@@ -323,35 +324,35 @@ func (all lives) stop(t *testing.T) {
 var (
 	warning  = regexp.MustCompile(`(?m)^(?:WARN|ERROR) .*$`)
 	variable = regexp.MustCompile(`\b[0-9a-f]{8}\b|\d+`)
-	// responded has the status that a call was responded to with.
+	// responded matches the status of a response.
 	responded = regexp.MustCompile(`(?:status code|message:) (\d{3})\b`)
 )
 
-// What a stack may warn of whatever it does with a published server: these are regular expressions.
+// What a stack may warn of whatever it does with a published server, as regular expressions.
 const (
-	// unlucky: a call took longer than the second between two, a request to pass on came while its target came or went,
-	// threads of the client had not ended before it, and a library of it did not find its own configuration, in which no
-	// server has a part.
+	// unlucky: a call took longer than the second between two, a request to pass on came while its target came or
+	// went, threads of the client had not ended before it, and one of its libraries did not find its own
+	// configuration, which no server has a part in.
 	unlucky = `TimedSupervisorTask|No servers available for service|WebappClassLoaderBase|netflix\.config\.ConfigurationManager`
 	// interrupted: a call that the client itself broke off, because it took too long or because the client ends.
 	interrupted = `(InterruptedException|processing aborted|: null)$|another thread is updating|was unable to (send|refresh)`
-	// ended: a list came while the parts that Spring would show it to were taken down already, or a call after the transport
-	// was.
+	// ended: a list came while the parts that Spring would show it to were already torn down, or a call after the
+	// transport was.
 	ended = `CachingRouteLocator|Cannot fetch registry|Connection pool shut down`
-	// unreached: a call failed. How many do and which, while servers come and go, is a matter of the moment.
+	// unreached: a call failed. How many do and which, while servers come and go, depends on timing.
 	unreached = `RetryableEurekaHttpClient - Request execution fail|was unable to (send|refresh)|registration failed|InstanceInfoReplicator|` +
 		`HttpClientConnect|does not allow the delta revision|Cannot fetch registry|CachingRouteLocator`
 )
 
-// unread is what the stack has logged since the last call.
+// unread returns what the stack has logged since the last call.
 func (l *lived) unread(t *testing.T) string {
 	log := need.Got(os.ReadFile(l.driver.stderr))(t)
 	defer func() { l.mark = len(log) }()
 	return string(log[l.mark:])
 }
 
-// warnings looks at what the stacks have warned of since the last look: with the published server it is noted, and otherwise
-// nothing may be new but what is allowed.
+// warnings checks what the stacks have warned of since the last check: with the published server it is recorded, and
+// otherwise nothing may be new but what is allowed.
 func (all lives) warnings(t *testing.T, published bool, allowed ...string) {
 	t.Helper()
 	all.each(func(l *lived) {
@@ -372,8 +373,9 @@ func (all lives) warnings(t *testing.T, published bool, allowed ...string) {
 	})
 }
 
-// refused: a server responded to a call, and not with a status by which a node says that it has no leader, or that it has
-// started and not loaded its registry yet: a published server is not reached until it has started.
+// refused reports whether a server responded to a call with a status other than those of a node that knows no
+// leader, or has started but not loaded its registry yet: a published server cannot be reached until
+// it has started.
 func refused(line string) bool {
 	status := responded.FindStringSubmatch(line)
 	return status != nil && status[1] != "403" && status[1] != "503"

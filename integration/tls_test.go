@@ -28,7 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// tlsCluster is a cluster whose every listener uses certificates of ca.
+// tlsCluster configures a cluster whose every listener uses certificates from ca.
 func tlsCluster(t *testing.T, ca *Certificates) Config {
 	return Config{TLS: ca, Of: func(node string) map[string]string { return ca.Settings(t, node) }}
 }
@@ -51,8 +51,8 @@ func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 // noticeAfter is when a node must know that its majority is gone.
 const noticeAfter = 3 * time.Second
 
-// mustStayOutside watches a node for a while in which it would have joined many times over: it may
-// end, or serve what it has, but it must not learn what was written without it.
+// mustStayOutside watches a node for long enough to have joined many times over: it may stop, or serve what it has,
+// but it must not learn what was written without it.
 func mustStayOutside(t *testing.T, n *Node) {
 	t.Helper()
 	for range 10 {
@@ -68,12 +68,12 @@ func mustStayOutside(t *testing.T, n *Node) {
 	}
 }
 
-// certificateFolder is the files of one node's certificates, which are exchanged while it runs.
+// certificateFolder has the files of one node's certificates, which are replaced while it runs.
 type certificateFolder struct{ dir, node string }
 
 func (f certificateFolder) path(name string) string { return filepath.Join(f.dir, f.node+"-"+name) }
 
-// put replaces the node's certificate by one of an authority, and what it trusts by several.
+// put replaces the node's certificate with one from an authority, and what it trusts with several.
 func (f certificateFolder) put(t *testing.T, of *Certificates, trusted ...*Certificates) {
 	t.Helper()
 	cert, key := of.Issue(t, f.node)
@@ -89,7 +89,7 @@ func (f certificateFolder) put(t *testing.T, of *Certificates, trusted ...*Certi
 	}
 }
 
-// settings make a node use the files for everything that has certificates.
+// settings makes a node use the files for everything that has certificates.
 func (f certificateFolder) settings() map[string]string {
 	s := map[string]string{"test.connection-life": "10s"}
 	for _, of := range []string{"http", "cluster", "replication"} {
@@ -100,7 +100,7 @@ func (f certificateFolder) settings() map[string]string {
 	return s
 }
 
-// callInTurn registers an instance, renews its lease and reads, again and again.
+// callInTurn repeatedly registers an instance, renews its lease and reads.
 func callInTurn(ctx context.Context, n *Node, calls *Gaps) {
 	for pause(ctx, 20*time.Millisecond) {
 		r := n.Register(Instance{App: "ROLLED", ID: n.Datacenter + n.Name, Duration: 600})
@@ -114,7 +114,7 @@ func callInTurn(ctx context.Context, n *Node, calls *Gaps) {
 	}
 }
 
-// watchInTurn reads one stream of changes after the other, and counts those that the node has ended in good order.
+// watchInTurn reads one stream of changes after the other, and counts those that the node has ended cleanly.
 func watchInTurn(ctx context.Context, url string, client *http.Client, calls *Gaps, ended *atomic.Int64) {
 	for pause(ctx, 20*time.Millisecond) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/rollcall/watch", nil)
@@ -133,7 +133,7 @@ func watchInTurn(ctx context.Context, url string, client *http.Client, calls *Ga
 	}
 }
 
-// mustShow wants a listener to show a certificate of an authority to those who connect now.
+// mustShow checks that a listener shows new connections a certificate from an authority.
 func mustShow(t *testing.T, address string, of *Certificates, client *certifiedClient) {
 	t.Helper()
 	c := client.now.Load().TLSClientConfig.Clone()
@@ -144,9 +144,9 @@ func mustShow(t *testing.T, address string, of *Certificates, client *certifiedC
 	conn.Close()
 }
 
-// TestCertificatesAreExchangedWhileCallsRun goes over to another authority: first all trust both, then all have certificates of
-// the new one, then the old one is forgotten. Meanwhile two datacenters, one of each mode, serve calls and replicate; the old
-// connections have all ended after each step.
+// Everything moves to another authority: first all trust both, then all have certificates from the new one, then the
+// old one is forgotten. Meanwhile two datacenters, one of each mode, serve calls and replicate; the old connections
+// have all ended after each step.
 func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 	t.Parallel()
 	old, next := NewCertificates(t), NewCertificates(t)
@@ -166,7 +166,7 @@ func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 	d := StartUnlikeDatacenters(t, cp, ap)
 	second := both.overHTTP2(t)
 	var calls Gaps
-	var watches atomic.Int64 // that have ended in good order
+	var watches atomic.Int64 // that have ended cleanly
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	for _, n := range d.Nodes() {
@@ -183,14 +183,14 @@ func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 		t.Helper()
 		for i, n := range d.Nodes() {
 			folders[n.Datacenter+n.Name].put(t, of, trusted...)
-			if i%2 == 0 { // the others find out by themselves
+			if i%2 == 0 { // the others notice without being told
 				n.Signal(t, syscall.SIGHUP)
 			}
 		}
-		Pass(t, 10*time.Second) // in which every node looks at its files
+		Pass(t, 10*time.Second) // during which every node checks its files
 		both.use(client)
 		second.use(client.overHTTP2(t))
-		Pass(t, 10*time.Second) // in which every connection ends, see test.connection-life
+		Pass(t, 10*time.Second) // during which every connection ends, see test.connection-life
 		for _, n := range d.Nodes() {
 			mustShow(t, n.HTTP, of, client)
 			if n.Datacenter == dcName(0) { // mode ap has no such port
@@ -223,7 +223,7 @@ func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 		expect.OKf(t, stranger.Get("/eureka/apps").is(0), "a client with a certificate of the old authority")
 		expect.That(t, !strings.Contains(n.Output(t), "cannot be read"), "%s could not read a certificate: %s", n.Name, n.LastWords(10))
 	}
-	// A node whose certificate is of the old authority is outside.
+	// A node whose certificate comes from the old authority is outside.
 	lost := d.Clusters[0].Others(d.Clusters[0].Leader())[0]
 	lost.Stop(t)
 	folders[lost.Datacenter+lost.Name].put(t, old, old, next)
@@ -233,24 +233,24 @@ func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 	mustStayOutside(t, lost)
 }
 
-// noticed is how long a node may take until it knows what was changed about tokens: ten times what is promised.
+// noticed is how long a node may take until it knows of a change to tokens: ten times what is promised.
 const noticed = 10 * time.Second
 
-// denied says that a response refuses the caller, and not what is called. Of those whose credentials fail all the time, most are
-// refused unread.
+// denied reports whether a response refuses the caller, and not the call. Of callers whose credentials fail all the
+// time, most are refused unread.
 func (r Response) denied() bool {
 	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || r.Status == http.StatusTooManyRequests
 }
 
-// TestFirstOperatorAndALostTokenNeedButTheSocket does by hand what the documentation says: bootstrap over the socket, once, and
-// after the loss of the last operator's token another one from any node's socket; then the lost one is revoked.
+// It does by hand what the documentation says: bootstrap through the socket, once, and after the loss of the last
+// operator's token another one from any node's socket; then the lost one is revoked.
 func TestFirstOperatorAndALostTokenNeedButTheSocket(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, withSteadyLeader(Config{Auth: "on"}))
 	for _, n := range c.Nodes {
 		n.Start(t)
 	}
-	for _, n := range c.Nodes { // nobody is anything before
+	for _, n := range c.Nodes { // nobody has any rights before
 		Eventually(t, ReadyLimit, n.Name+" listens", func() error { return n.Get("/readyz").is(http.StatusOK) })
 		for _, path := range []string{"/eureka/apps", "/v1/kv/a", "/metrics", authPath + "tokens"} {
 			response := n.Get(path)
@@ -295,7 +295,7 @@ func TestFirstOperatorAndALostTokenNeedButTheSocket(t *testing.T) {
 	}
 }
 
-// TestSecretsThatShowAreFound plants secrets where programs leave them: the search for them must find each.
+// It plants secrets where programs leave them: the search for them must find each.
 func TestSecretsThatShowAreFound(t *testing.T) {
 	t.Parallel()
 	const secret = "abcdefghijklmnopqrstuvwxyz234567abcdefghijklmnopqrst"
@@ -331,13 +331,13 @@ func TestSecretsThatShowAreFound(t *testing.T) {
 	expect.That(t, len(s.leaks) == 0, "%v", s.leaks)
 }
 
-// residentPeak is the most memory (KiB) that a node's process ever had.
+// residentPeak returns the most memory (KiB) that a node's process ever had.
 func residentPeak(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmHWM") }
 
-// resident is the memory (KiB) that a node's process has now.
+// resident returns the memory (KiB) that a node's process has now.
 func resident(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmRSS") }
 
-// processStatus is a figure (KiB) that Linux has of a node's process.
+// processStatus returns a figure (KiB) that Linux has for a node's process.
 func processStatus(t *testing.T, n *Node, field string) (kib int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
@@ -359,7 +359,7 @@ func zipped(text string) []byte {
 	return b.Bytes()
 }
 
-// attacks are small requests that make a node hold much, with their refusals.
+// attacks returns small requests that make a node hold much, with their refusals.
 func attacks() []struct {
 	name, method, path, body string
 	zipped                   bool
@@ -403,8 +403,7 @@ func attack(t *testing.T, nodes []*Node) {
 	}
 }
 
-// TestQuotasRefuseSmallRequestsThatMakeMuch: each is refused by every node, also twenty at once; the leader goes on
-// leading, and no process becomes large.
+// Each is refused by every node, also twenty at once; the leader keeps leading, and no process becomes large.
 func TestQuotasRefuseSmallRequestsThatMakeMuch(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{})) // so that a busy machine changes no leader
@@ -429,13 +428,13 @@ func TestQuotasRefuseSmallRequestsThatMakeMuch(t *testing.T) {
 // askers is how many clients send the same request at once.
 const askers = 20
 
-// largestResponses are reads whose responses show everything that weigh stores.
+// largestResponses has reads whose responses show everything that weigh stores.
 var largestResponses = []string{
 	"/eureka/apps/HEAVY", "/eureka/vips/heavy", "/v1/rollcall/apps", "/v1/catalog/service/heavy", "/v1/health/service/heavy",
 	"/v1/agent/services", "/v1/catalog/nodes", "/v1/kv/?recurse", "/v1/kv/?recurse&pretty",
 }
 
-// weigh stores what responses can show at their largest: instances and nodes with much metadata, and large keys.
+// weigh stores the largest things that responses can show: instances and nodes with much metadata, and large keys.
 func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 	t.Helper()
 	value := strings.Repeat("v", 60<<10)
@@ -496,8 +495,8 @@ func mustRequest(t *testing.T, url string) *http.Request {
 	return need.Got(http.NewRequest(http.MethodGet, url, nil))(t)
 }
 
-// readTheLargest asks a follower for each of some large responses, many times at once, and checks the memory that they
-// take beside what is stored.
+// readTheLargest asks a follower for each of some large responses, many times at once, and checks the memory that
+// they take besides what is stored.
 func readTheLargest(t *testing.T, c *Cluster, paths []string) (n *Node, stored int) {
 	t.Helper()
 	n = c.Others(c.Leader())[0]
@@ -513,8 +512,8 @@ func readTheLargest(t *testing.T, c *Cluster, paths []string) (n *Node, stored i
 	return n, stored
 }
 
-// TestMemoryIsGivenBackAfterTheLargestResponses, and after the small requests that make much: a minute later a node has no more
-// memory than its state needs.
+// The same applies after the small requests that make a node hold much: a minute later a node uses only the memory that
+// its state needs.
 func TestMemoryIsGivenBackAfterTheLargestResponses(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})

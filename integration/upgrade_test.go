@@ -20,15 +20,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The next version is the program under test with one level of the formats more, and with one operation that needs it:
-// PUT /v1/rollcall/notes/KEY.
+// The next version is the program under test with one more level of the formats, and with one operation that needs
+// it: PUT /v1/rollcall/notes/KEY.
 
 // putNote sends the operation of the next level.
 func (n *Node) putNote(key string) Response {
 	return n.Do(Request{Method: "PUT", Path: "/v1/rollcall/notes/" + key + "?value=x"})
 }
 
-// levels is what a node says about the cluster's level.
+// levels returns what a node says about the cluster's level.
 func (n *Node) levels(t *testing.T) (u api.Upgrade) {
 	t.Helper()
 	decode(t, n.Get("/v1/rollcall/upgrade").Body, &u)
@@ -45,7 +45,7 @@ func (c *Cluster) awaitLevel(t *testing.T, level int) {
 	}
 }
 
-// change stops a node as a service manager does and starts it with another program; "": that under test.
+// change stops a node as a service manager does and starts it with another program; "" for the one under test.
 func (n *Node) change(t *testing.T, program string) {
 	t.Helper()
 	n.Stop(t)
@@ -54,7 +54,7 @@ func (n *Node) change(t *testing.T, program string) {
 	n.WaitReady(t)
 }
 
-// upgradeOrders are the orders in which the three nodes are upgraded: those that ROLLCALL_UPGRADE_ORDERS has, "all" of
+// upgradeOrders returns the orders of upgrading the three nodes: those in ROLLCALL_UPGRADE_ORDERS, "all" of
 // them, or one.
 func upgradeOrders() [][]int {
 	all := [][]int{{2, 0, 1}, {0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 1, 0}}
@@ -64,7 +64,7 @@ func upgradeOrders() [][]int {
 	return all[:1]
 }
 
-// upgradeKeepers is how many instances are kept alive meanwhile, each with a heartbeat in two seconds.
+// upgradeKeepers returns how many instances are kept alive meanwhile, each with a heartbeat every two seconds.
 func upgradeKeepers(t *testing.T) int {
 	text := os.Getenv("ROLLCALL_UPGRADE_KEEPERS")
 	if text == "" {
@@ -73,12 +73,12 @@ func upgradeKeepers(t *testing.T) int {
 	return need.Got(strconv.Atoi(text))(t)
 }
 
-// TestUpgradeInAnyOrderLosesNothing: the nodes are upgraded one after the other, and the leader is killed after each step.
-// Until the last one runs the new version an operation that needs it is refused, in words; then it is done.
+// The nodes are upgraded one after the other, and the leader is killed after each step. Until the last one runs the
+// new version an operation that needs it is refused, in words; then it is done.
 func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
 	orders := upgradeOrders()
 	if len(orders) == 1 {
-		t.Parallel() // all of them are for thousands of heartbeats, and have the machine to themselves
+		t.Parallel() // all of them need thousands of heartbeats, and have the machine to themselves
 	}
 	next := taggedProgram(t, "nextlevel")
 	for _, order := range orders {
@@ -100,7 +100,8 @@ func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
 			}
 			c.awaitLevel(t, 4)
 			for _, n := range c.Nodes {
-				Eventually(t, ReadyLimit, n.Name+" takes the operation of the level", func() error { // 503 until it has applied the raise
+				// 503 until it has applied the raise
+				Eventually(t, ReadyLimit, n.Name+" takes the operation of the level", func() error {
 					r := n.putNote("late")
 					need.That(t, r.Status == 200 || r.Status == 503, "%s: got %v, want 200", n.Name, r)
 					return unless(r.Status == 200, "%v", r)
@@ -114,7 +115,8 @@ func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
 	}
 }
 
-// mustRefuseOldVersions: after the level has risen, the version before neither starts on the data of a node nor joins.
+// mustRefuseOldVersions checks that after the level has risen, the version before neither starts on the data of a
+// node nor joins.
 func mustRefuseOldVersions(t *testing.T, c *Cluster) {
 	t.Helper()
 	leader := c.Leader()
@@ -148,7 +150,8 @@ func TestUpgradeCanBeTakenBackBeforeItIsFinal(t *testing.T) {
 		l.use(c.Nodes)
 		l.awaitProgress(t)
 		if program == next {
-			Eventually(t, ReadyLimit, "level 4 waits for an operator", func() error { // a node that was just restarted may not respond at once
+			// a node that was just restarted may not respond at once
+			Eventually(t, ReadyLimit, "level 4 waits for an operator", func() error {
 				u := c.Nodes[0].levels(t)
 				return unless(u.Level == 3 && u.Next == 4 && u.Lacking == "" && u.Due == 0, "all nodes upgraded: got %+v", u)
 			})
@@ -162,8 +165,8 @@ func TestUpgradeCanBeTakenBackBeforeItIsFinal(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// The way back is open also where no node had the time to save a snapshot: the newer version, too, writes its log as the older
-// one reads it.
+// The way back is also open if no node had time to save a snapshot: the newer version, too, writes its log as the
+// older one reads it.
 func TestUpgradeCanBeTakenBackAfterAPowerCut(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Settings: map[string]string{"cluster.finalize": "manual"}})
@@ -212,8 +215,8 @@ func TestOperationOfAnUpgradedFollowerIsRefusedAlone(t *testing.T) {
 	expect.That(t, r.Status == 501 && strings.Contains(string(r.Body), "needs all nodes at 0.2"), "got %v, want 501", r)
 }
 
-// Without the gate, a leader of the next version writes what the others cannot read, and they stop: the tests of upgrades
-// must see that.
+// Without the gate, a leader of the next version writes what the others cannot read, and they stop: the tests of
+// upgrades must see that.
 func TestUpgradeWithoutTheGateStopsTheOtherNodes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -234,14 +237,14 @@ func TestUpgradeWithoutTheGateStopsTheOtherNodes(t *testing.T) {
 		if l := c.Leader(); l != n {
 			l.Signal(t, syscall.SIGTERM)
 			l.ExitCode(t, StopLimit)
-			need.OK(t, l.Node.Start(l.program(t))) // it may end at once, and that is looked at
+			need.OK(t, l.Node.Start(l.program(t))) // it may end at once, and that is checked
 			l.process = adopt(t, l.Process)
 		}
 		return fmt.Errorf("all run")
 	})
 }
 
-// A version may not be left out.
+// A version may not be skipped.
 func TestVersionThatReadsNothingOfWhatIsThereSaysWhichToGoThrough(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 1})
@@ -296,7 +299,8 @@ type release struct {
 
 var releases = []*release{newRelease("v0.1.1", "5ad4626f"), newRelease("v0.1.0", "4b317dc4")}
 
-// eachRelease runs a test for each release by make upgrades alone, which needs the history of the repository and builds them.
+// eachRelease runs a test for each release, only by make upgrades, which needs the history of the repository and
+// builds them.
 func eachRelease(t *testing.T, test func(*testing.T, *release)) {
 	t.Helper()
 	if os.Getenv("ROLLCALL_UPGRADE_ORDERS") == "" {
@@ -335,7 +339,7 @@ func (r *release) buildProgram() (string, error) {
 	return path, nil
 }
 
-// newCluster makes a cluster that runs the release once it is started.
+// newCluster lays out a cluster that runs the release once it is started.
 func (r *release) newCluster(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
 	program := need.Got(r.build())(t)
@@ -346,7 +350,7 @@ func (r *release) newCluster(t *testing.T, cfg Config) *Cluster {
 	return c
 }
 
-// mustVerify expects the nodes' digests to be equal.
+// mustVerify checks that the nodes' digests are equal.
 func mustVerify(t *testing.T, n *Node, when string) {
 	t.Helper()
 	v, code := verify(t, n, 10*comparedWithin)
@@ -417,8 +421,8 @@ func TestUpgradeFromAReleaseWithoutConsensus(t *testing.T) {
 	})
 }
 
-// A removal that a new node replicates into an old one's empty registry stops the old one, as the changelog says; one that
-// an old node sends to a new one does not.
+// A removal that a new node replicates into an old one's empty registry stops the old one, as the changelog says; one
+// that an old node sends to a new one does not.
 func TestUpgradedNodeSurvivesTheRemovalThatStoppedTheFirstRelease(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		c := r.newCluster(t, Config{AP: true, Nodes: 2})

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// inTheWild skips a test that `make wild` runs, and returns the paths of the programs that it runs.
+// inTheWild skips a test that only `make wild` runs, and returns the paths of the programs that it runs.
 func inTheWild(t *testing.T, programs ...string) (paths []string) {
 	t.Helper()
 	if os.Getenv("ROLLCALL_WILD") == "" {
@@ -38,19 +38,19 @@ func inTheWild(t *testing.T, programs ...string) (paths []string) {
 	return paths
 }
 
-// hosts is what two hosts, web-1 and web-2, are configured with to use Consul, or Rollcall in its place.
+// hosts has what two hosts, web-1 and web-2, are configured with to use Consul, or Rollcall instead.
 type hosts struct {
 	agents [2]string // addresses of the agents
 	server string    // host:port of a server
 }
 
-// client is Consul's official client on a host.
+// client returns Consul's official client on a host.
 func (h hosts) client(t *testing.T, host int) *api.Client {
 	t.Helper()
 	return need.Got(api.NewClient(&api.Config{Address: h.agents[host], Transport: consulTransport}))(t)
 }
 
-// atServer is Consul's official client of a server.
+// atServer returns Consul's official client of a server.
 func (h hosts) atServer(t *testing.T) *api.Client {
 	t.Helper()
 	return need.Got(api.NewClient(&api.Config{Address: h.server, Transport: consulTransport}))(t)
@@ -62,15 +62,15 @@ var places = []struct {
 	start func(*testing.T) hosts
 }{{"Consul", startConsul}, {"Rollcall", startRollcall}}
 
-// startRollcall starts three nodes. Each host has another one, by an address that names its agent.
+// startRollcall starts three nodes. Each host has another one, with an address that names its agent.
 func startRollcall(t *testing.T) hosts {
 	t.Helper()
 	c := StartCluster(t, Config{})
 	return hosts{[2]string{c.Nodes[0].URL() + "/agent/web-1", c.Nodes[1].URL() + "/agent/web-2"}, c.Nodes[2].HTTP}
 }
 
-// startConsul starts a server, which is the agent of the one host, and a client agent for the other. They gossip from the
-// hosts' own addresses: at 127.0.0.1 the UDP ports are taken by the claims themselves.
+// startConsul starts a server, which is the agent of one host, and a client agent for the other. They gossip from the
+// hosts' own addresses: at 127.0.0.1 the claims themselves occupy the UDP ports.
 func startConsul(t *testing.T) hosts {
 	t.Helper()
 	program := inTheWild(t, "consul")[0]
@@ -95,7 +95,7 @@ func startConsul(t *testing.T) hosts {
 	return h
 }
 
-// launchWild starts a program that knows nothing of its parent, and ends with the test, however that ends.
+// launchWild starts a program that knows nothing of its parent. It ends with the test, however that ends.
 func launchWild(t *testing.T, program string, args ...string) *Process {
 	t.Helper()
 	command := append([]string{"setpriv", "--pdeathsig", "KILL", "--", program}, args...)
@@ -109,7 +109,7 @@ func launchWild(t *testing.T, program string, args ...string) *Process {
 	return p
 }
 
-// besideConsul does the same with Consul and with Rollcall, and expects it to see the same. What it returns is what it saw,
+// besideConsul runs saw with Consul and with Rollcall, and checks that it sees the same. saw returns what it saw,
 // line by line, without names and times that differ by chance.
 func besideConsul(t *testing.T, saw func(*testing.T, hosts) []string) {
 	t.Helper()
@@ -124,7 +124,8 @@ func besideConsul(t *testing.T, saw func(*testing.T, hosts) []string) {
 	expect.Equal(t, strings.Join(seen[1], "\n"), strings.Join(seen[0], "\n"), "with Rollcall (wanted: with Consul)")
 }
 
-// registerAtBoth registers an instance of web at each host, with the id and port that the hosts' programs give all of them.
+// registerAtBoth registers an instance of web at each host, with the id and port that the hosts' programs give all of
+// them.
 func registerAtBoth(t *testing.T, h hosts) {
 	t.Helper()
 	for i := range h.agents {
@@ -134,7 +135,7 @@ func registerAtBoth(t *testing.T, h hosts) {
 	Eventually(t, ReadyLimit, "both hosts have their instance", func() error { return notYet(len(h.passing(t)), 2) })
 }
 
-// passing are the nodes of the instances of web that a server lists as passing.
+// passing returns the nodes of the instances of web that a server lists as passing.
 func (h hosts) passing(t *testing.T) []string {
 	t.Helper()
 	var nodes []string
@@ -160,7 +161,7 @@ func (h hosts) command(t *testing.T, program string, host int, env []string, arg
 	return fmt.Sprintf("%s: %s", strings.Join(args, " "), said)
 }
 
-// TestWildConsulCommandsTouchOneHost: an operator takes a host out and back, and deletes keys in a namespace that is not there.
+// An operator takes a host out and back, and deletes keys in a namespace that does not exist.
 func TestWildConsulCommandsTouchOneHost(t *testing.T) {
 	program := inTheWild(t, "consul")[0]
 	t.Parallel()
@@ -199,11 +200,11 @@ func TestWildConsulCommandsTouchOneHost(t *testing.T) {
 	})
 }
 
-// stable is how long two of Nomad's loops must leave each other's services alone: ten of their rounds. They remove nothing in
-// their first minute.
+// stable is how long two of Nomad's loops must leave each other's services alone: ten of their rounds. They remove
+// nothing in their first minute.
 const stable = 5 * time.Minute
 
-// TestWildNomadsLoopsAreStable: two of Nomad's agents keep the services of their hosts, each its own and not the other's.
+// Two of Nomad's agents keep the services of their hosts, each its own and not the other's.
 func TestWildNomadsLoopsAreStable(t *testing.T) {
 	program := inTheWild(t, "nomadsync", "consul")[0]
 	for _, place := range append(slices.Clone(places), bySource) {
@@ -235,8 +236,8 @@ var bySource = struct {
 	return hosts{[2]string{c.Nodes[0].URL(), c.Nodes[1].URL()}, c.Nodes[2].HTTP}
 }}
 
-// rawRequests are requests whose responses are compared: names of nodes and their IDs, and what agents say of checks. A body
-// of JSON is cut down to the fields that are named; without fields, the text counts.
+// rawRequests are requests whose responses are compared: names of nodes and their IDs, and what agents say of checks.
+// A JSON body is cut down to the named fields; without fields, the text counts.
 var rawRequests = []struct {
 	name, method, path, body string
 	fields                   []string
@@ -280,7 +281,7 @@ var rawRequests = []struct {
 	{"deregister the service", "PUT", "/v1/agent/service/deregister/api?dc=dc9", "", nil},
 }
 
-// TestWildConsulAnswersTheSame sends the same requests to an agent of each.
+// It sends the same requests to an agent of each.
 func TestWildConsulAnswersTheSame(t *testing.T) {
 	t.Parallel()
 	besideConsul(t, func(t *testing.T, h hosts) (saw []string) {
@@ -312,10 +313,10 @@ type patroniMember struct {
 	process       *Process
 	mu            sync.Mutex
 	acknowledged  int
-	first, latest time.Time // when the first write that was acknowledged began, and the last one ended
+	first, latest time.Time // start of the first acknowledged write, and end of the last one
 }
 
-// postgresPrograms is the folder of Debian's PostgreSQL; the test skips without it.
+// postgresPrograms returns the folder of Debian's PostgreSQL; the test skips without it.
 func postgresPrograms(t *testing.T) string {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -325,14 +326,14 @@ func postgresPrograms(t *testing.T) string {
 	return filepath.Dir(found[len(found)-1])
 }
 
-// asPostgres is a command as the user postgres: PostgreSQL refuses to run as root.
+// asPostgres returns a command as the user postgres: PostgreSQL refuses to run as root.
 func asPostgres(args ...string) []string {
 	return append([]string{"setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--"}, args...)
 }
 
 func startPatroni(t *testing.T, name string, n *Node, programs string, sql, rest int) *patroniMember {
 	t.Helper()
-	dir := need.Got(os.MkdirTemp("", "patroni-"+name))(t) // where the user postgres may go, unlike t.TempDir
+	dir := need.Got(os.MkdirTemp("", "patroni-"+name))(t) // accessible to the user postgres, unlike t.TempDir
 	postgres, err := user.Lookup("postgres")
 	need.OK(t, err)
 	uid, _ := strconv.Atoi(postgres.Uid)
@@ -361,8 +362,8 @@ postgresql:
 `, name, rest, n.HTTP, sql, dir, programs)
 	file := filepath.Join(dir, "patroni.yml")
 	need.OK(t, os.WriteFile(file, []byte(config), 0o644))
-	// A copy, and a folder of its own to run in, because the user postgres may not go into a checkout that only
-	// root may read.
+	// A copy, and a folder of its own to run in, because the user postgres may not enter a checkout that only root
+	// may read.
 	venv := filepath.Join(dir, "venv")
 	need.OK(t, os.CopyFS(venv, os.DirFS("clients/consul/patroni/.venv")))
 	m.process, err = launch(t, filepath.Join(t.TempDir(), name+".log"), []string{"HOME=" + dir},
@@ -379,8 +380,8 @@ postgresql:
 	return m
 }
 
-// killServer ends the PostgreSQL server, which outlives its Patroni, and removes the shared memory by which it would notice
-// another one in its folder. It is the last word of the pid file's seventh line.
+// killServer ends the PostgreSQL server, which outlives its Patroni, and removes the shared memory that would tell it
+// of another one in its folder. Its id is the last word of the pid file's seventh line.
 func (m *patroniMember) killServer() {
 	text, err := os.ReadFile(filepath.Join(m.dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -433,8 +434,7 @@ func (m *patroniMember) writes() (n int, first, latest time.Time) {
 	return m.acknowledged, m.first, m.latest
 }
 
-// TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries: Patroni asks for a session of half of its ttl of
-// 30 s, and counts on twice that.
+// Patroni asks for a session of half of its ttl of 30 s, and counts on twice that.
 func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	t.Parallel()
 	installed(t, "consul/patroni/.venv/.stamp", "apt-get install -y python3-venv, then make clients")

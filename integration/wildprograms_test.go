@@ -23,7 +23,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// registerFar registers a node without an agent, with an instance of the service far, whose check is the work of consul-esm.
+// registerFar registers a node without an agent, with an instance of the service far, whose check consul-esm runs.
 func registerFar(t *testing.T, h hosts, url string) {
 	t.Helper()
 	need.OK(t, second(h.atServer(t).Catalog().Register(&api.CatalogRegistration{
@@ -36,8 +36,8 @@ func registerFar(t *testing.T, h hosts, url string) {
 	}, nil)))
 }
 
-// TestWildConsulESMUpdatesChecks: consul-esm starts, takes its lock, probes a node that has no agent, and updates the check of
-// a service there as the service's state changes.
+// consul-esm starts, takes its lock, probes a node that has no agent, and updates the check of a service there as the
+// service's state changes.
 func TestWildConsulESMUpdatesChecks(t *testing.T) {
 	program := inTheWild(t, "consul-esm", "consul")[0]
 	t.Parallel()
@@ -96,22 +96,22 @@ func TestWildConsulESMUpdatesChecks(t *testing.T) {
 	})
 }
 
-// discoveries are the ways in which Prometheus is told what to find, by the settings that it is given. Where Consul 1.15.6 finds
-// nothing, label is that of the targets that later versions find among all.
+// discoveries has the ways of telling Prometheus in its settings what to find. Where Consul 1.15.6 finds nothing,
+// label marks the targets that later versions find among all.
 var discoveries = []struct{ name, settings, label string }{
 	{name: "all", settings: "services: [web, far]"},
 	{name: "by tag", settings: "services: [web, far], tags: [v2]"},
-	// Consul has filtered its list of services by the nodes' metadata since 1.16.3, whose CHANGELOG.md says so (GH-18322).
+	// Consul has filtered its list of services by the nodes' metadata since 1.16.3, as its CHANGELOG.md says
+	// (GH-18322).
 	{name: "by filter", settings: `filter: 'NodeMeta.rack == "a"'`, label: "__meta_consul_metadata_rack=a"},
 	{name: "by health filter", settings: `services: [web, far], health_filter: 'Service.Meta.host != "1"'`},
 	{name: "by both", settings: `filter: 'ServiceName matches "^(web|far)$"', health_filter: '"v2" in Service.Tags and Node.Meta is not empty'`},
 }
 
-// compared are the labels of a target that do not depend on who the agents are.
+// compared matches the labels of a target that do not depend on who the agents are.
 var compared = regexp.MustCompile(`^(__address__|__meta_consul_(node|dc|service|service_id|service_address|service_port|tags|health|service_metadata_host|metadata_rack))$`)
 
-// TestWildPrometheusDiscoversTheSame: Prometheus, which asks Consul and Rollcall with and without filters, finds the same
-// targets.
+// Prometheus, which asks Consul and Rollcall with and without filters, finds the same targets.
 func TestWildPrometheusDiscoversTheSame(t *testing.T) {
 	program := inTheWild(t, "prometheus", "consul")[0]
 	t.Parallel()
@@ -150,8 +150,8 @@ func TestWildPrometheusDiscoversTheSame(t *testing.T) {
 	}
 }
 
-// TestWildPrometheusLivesByItsToken: Prometheus finds the services by both of its discoveries that ask us, and scrapes a node, with
-// the token of its role in each place where its settings have one, and finds and scrapes nothing without.
+// Prometheus finds the services by both of its discoveries that ask us, and scrapes a node, with the token of its
+// role in each place where its settings have one. Without it, it finds and scrapes nothing.
 func TestWildPrometheusLivesByItsToken(t *testing.T) {
 	program := inTheWild(t, "prometheus")[0]
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestWildPrometheusLivesByItsToken(t *testing.T) {
 		return errors.Join(err, unless(maps.Equal(found, want), "found %v, want %v", found, want))
 	}
 	Eventually(t, ReadyLimit, "the token finds, and nothing else does", look)
-	time.Sleep(3 * time.Second) // in which who has no token asks again
+	time.Sleep(3 * time.Second) // during which a client without a token asks again
 	need.OK(t, look())
 }
 
@@ -208,7 +208,7 @@ type target struct {
 	Health           string            `json:"health"`
 }
 
-// activeTargets are those of a Prometheus, by their jobs.
+// activeTargets returns those of a Prometheus, by their jobs.
 func activeTargets(addr string) (map[string][]target, error) {
 	response := serverAt(addr).Get("/api/v1/targets?state=active")
 	if response.Status != http.StatusOK {
@@ -229,7 +229,7 @@ func activeTargets(addr string) (map[string][]target, error) {
 	return active, nil
 }
 
-// targets are those that a Prometheus found for a job, each by its labels.
+// targets returns those that a Prometheus found for a job, each by its labels.
 func targets(addr, job string) ([]string, error) {
 	active, err := activeTargets(addr)
 	if err != nil {
@@ -250,10 +250,10 @@ func targets(addr, job string) ([]string, error) {
 	return found, nil
 }
 
-// ofMembers are the metrics of consul_exporter about the servers themselves, and their services.
+// ofMembers matches the metrics of consul_exporter about the servers themselves, and their services.
 var ofMembers = regexp.MustCompile(`^consul_(exporter_|raft_|serf_)|service_name="consul"|service_id="consul"|check="serfHealth"`)
 
-// TestWildConsulExporterCountsTheSame: consul_exporter has the same metrics of the catalog, of health and of keys.
+// consul_exporter has the same metrics of the catalog, of health and of keys.
 func TestWildConsulExporterCountsTheSame(t *testing.T) {
 	program := inTheWild(t, "consul_exporter", "consul")[0]
 	t.Parallel()
@@ -281,7 +281,7 @@ func TestWildConsulExporterCountsTheSame(t *testing.T) {
 	})
 }
 
-// TestWildVaultsStoragePassesItsTests: the tests of Vault's storage in Consul, locks included, have the same outcome.
+// The tests of Vault's storage in Consul, including locks, have the same outcome.
 func TestWildVaultsStoragePassesItsTests(t *testing.T) {
 	program := inTheWild(t, "vault-consul.test", "consul")[0]
 	t.Parallel()
@@ -298,7 +298,7 @@ func TestWildVaultsStoragePassesItsTests(t *testing.T) {
 	})
 }
 
-// writePrivate replaces a file at once, as programs do that hand out secrets.
+// writePrivate replaces a file in one step, like programs that hand out secrets.
 func writePrivate(t *testing.T, path, text string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(path+".new", []byte(text), 0o600))

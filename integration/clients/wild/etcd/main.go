@@ -1,13 +1,13 @@
 //go:build ignore
 
-// Command etcdload is the load that `rollcall-bench peers` puts on etcd, whose clients speak gRPC. It is built inside the
-// module of etcd's server (build.sh), so that no module of ours needs it.
+// Command etcdload is the load that `rollcall-bench peers` puts on etcd, whose clients speak gRPC. It is built inside
+// the module of etcd's server (build.sh), so that no module of ours needs it.
 //
 //	etcdload ADDR keepalive|put|register|get|get-serializable|range|range-serializable KEYS SIZE CONNS WARM WINDOW
 //
-// Each of CONNS connections sends its next call when the previous one was answered; keys, or leases, take turns. SIZE is
-// that of a value in bytes. What an operation needs (leases, keys) is made first, and then the load goes on for WARM and
-// WINDOW. The output is two lines of JSON: {} when the window begins, and the result at its end.
+// Each of CONNS connections sends its next call when the previous one was answered; keys, or leases, take turns. SIZE
+// is a value's size in bytes. What an operation needs (leases, keys) is made first, and then the load goes on for
+// WARM and WINDOW. The output is two lines of JSON: {} when the window begins, and the result at its end.
 package main
 
 import (
@@ -41,7 +41,7 @@ type load struct {
 	keys, size, conns int
 	warm, window      time.Duration
 
-	written atomic.Int64 // values differ
+	written atomic.Int64 // makes values differ
 }
 
 func run(args []string) error {
@@ -81,7 +81,7 @@ func run(args []string) error {
 	return l.send(ctx, senders)
 }
 
-// send sends the load and prints what came of it.
+// send sends the load and prints the result.
 func (l *load) send(ctx context.Context, senders []*sender) error {
 	begin := time.Now().Add(l.warm)
 	end := begin.Add(l.window)
@@ -118,7 +118,7 @@ func (l *load) send(ctx context.Context, senders []*sender) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// prepare makes the leases or keys that the operation is about. What an earlier load has made stays.
+// prepare makes the leases or keys that the operation needs. What an earlier load has made stays.
 func (l *load) prepare(ctx context.Context, senders []*sender) error {
 	var one func(s *sender, i int) error
 	switch l.operation {
@@ -225,7 +225,7 @@ func (s *sender) put(ctx context.Context, i int, lease int64) error {
 	return err
 }
 
-// read expects so many keys.
+// read checks for the given number of keys.
 func (s *sender) read(ctx context.Context, r *pb.RangeRequest, want int) error {
 	found, err := s.kv.Range(ctx, r)
 	if err != nil {

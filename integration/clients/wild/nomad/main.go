@@ -1,13 +1,13 @@
 //go:build ignore
 
-// Command nomadsync runs the loop by which a Nomad agent keeps Consul's services as its tasks are, with one task. It is
-// built inside Nomad's module (build.sh), since Nomad's packages can be used by Nomad only.
+// Command nomadsync runs the loop with which a Nomad agent keeps Consul's services in line with its tasks, with one
+// task. It is built inside Nomad's module (build.sh), since Nomad's packages can be used only by Nomad.
 //
 //	nomadsync URL SOURCE PORT
 //
-// URL is that of the Consul agent, SOURCE the address from which it is called, and PORT that of the task, whose service is
-// "web" at 127.0.0.1. The loop runs until the standard input is closed, and leaves its service there, as an agent does
-// that is killed.
+// URL is the Consul agent's, SOURCE the address from which it is called, and PORT the task's, whose
+// service is "web" at 127.0.0.1. The loop runs until the standard input is closed, and leaves its service there, as a
+// killed agent does.
 package main
 
 import (
