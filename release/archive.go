@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// writeArchive writes the archive of a platform: a folder with the programs and what goes with them.
+// writeArchive writes the archive of a platform: a folder with the programs and accompanying files.
 func (r *release) writeArchive(t target) error {
 	base := r.name(t.os + "_" + t.arch)
 	files := slices.Clone(r.shared)
@@ -41,7 +41,7 @@ func (r *release) writeArchive(t target) error {
 	return os.WriteFile(base+".tar.gz", gzipped(packed), 0o644)
 }
 
-// tarred is an archive of files, sorted, of their owners. A name that ends in a slash is a folder.
+// tarred archives files, sorted, with their owners. A name that ends in a slash is a folder.
 func tarred(files []file, at time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -32,9 +32,9 @@ var allTargets = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/
 // release holds what all parts of a release share.
 type release struct {
 	root, out, work string
-	version         string    // as git describe says it, with its v
+	version         string    // from git describe, with its v
 	number          string    // version as packages order it
-	commit          time.Time // which every file is from
+	commit          time.Time // time of every file
 	commitID        string
 	licence         []byte   // Rollcall's own
 	shared          []file   // of all archives and packages: texts, man pages, completions, files of deploy and docs
@@ -63,9 +63,9 @@ type target struct {
 	goVersion string
 }
 
-// folder is where a package of a module lies.
+// folder is where a package of a module is.
 type folder struct {
-	module, root, path string // its import path; where it lies; where the package lies
+	module, root, path string // the module's import path and directory; the package's directory
 }
 
 func newRelease(ctx context.Context, root, out, work, version string) (*release, error) {
@@ -100,7 +100,7 @@ func newRelease(ctx context.Context, root, out, work, version string) (*release,
 	return r, err
 }
 
-// run returns what a program prints that runs in the main module.
+// run returns the output of a program that runs in the main module.
 func (r *release) run(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -112,12 +112,12 @@ func (r *release) run(ctx context.Context, env []string, name string, args ...st
 	return out, nil
 }
 
-// described matches a version that git made of a tag, the number of commits since, and a commit; only the
-// commit is always there.
+// described matches a version that git made from a tag, the number of commits since, and a commit; only the commit is
+// always there.
 var described = regexp.MustCompile(`^(?:v(\d[^-]*)(?:-((?:alpha|beta|rc)[^-]*))?)?(?:-?(?:(\d+)-g)?([0-9a-f]{7,40}))?(-dirty)?$`)
 
-// numbered returns a version in the form that archives, Debian and RPM order correctly: digits first, ~ before
-// what precedes a version, + before what follows it, no hyphen.
+// numbered returns a version in the form that archives, Debian and RPM order correctly: digits first, ~ before what
+// precedes a version, + before what follows it, no hyphen.
 func numbered(version string, at time.Time) (string, error) {
 	m := described.FindStringSubmatch(version)
 	if m == nil || m[0] == "" {
@@ -141,14 +141,14 @@ func (r *release) name(rest string) string {
 	return filepath.Join(r.out, "rollcall_"+r.number+"_"+rest)
 }
 
-// deployed are the files that name the version of the image to deploy, and how.
+// deployed has the files that name the version of the image to deploy, and how they do so.
 var deployed = map[string]string{
 	"deploy/helm/rollcall/Chart.yaml": "\nappVersion: %s\n",
 	"deploy/compose/compose.yaml":     "\n  image: ${ROLLCALL_IMAGE:-rollcall:%s}\n",
 }
 
-// checkDeployed returns an error that names the files with another version than the tag's, if that has no
-// suffix. Other versions are not for users.
+// checkDeployed returns an error that names the files with a version other than the tag's, if that has no suffix.
+// Other versions are not for users.
 func (r *release) checkDeployed() error {
 	if !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(r.version) {
 		return nil
@@ -198,7 +198,8 @@ func (r *release) build(ctx context.Context, platform string) (target, error) {
 		t.goVersion = info.GoVersion
 	}
 	slices.SortFunc(t.modules, func(a, b *debug.Module) int { return cmp.Compare(a.Path, b.Path) })
-	t.modules = slices.CompactFunc(t.modules, func(a, b *debug.Module) bool { return a.Path == b.Path }) // all have the versions of one go.mod
+	// all have the versions of one go.mod
+	t.modules = slices.CompactFunc(t.modules, func(a, b *debug.Module) bool { return a.Path == b.Path })
 	return t, nil
 }
 
@@ -273,7 +274,7 @@ func (r *release) makeShared(ctx context.Context, targets []target) error {
 	return nil
 }
 
-// completions are the names that shells look for.
+// completions has the names that shells look for.
 var completions = map[string]string{"bash": "rollcall", "fish": "rollcall.fish", "zsh": "_rollcall", "powershell": "rollcall.ps1"}
 
 // describedCommand is a command as `rollcall tree` prints it.

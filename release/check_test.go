@@ -37,7 +37,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// checked is the directory of a release that was made; make release-check names it, and without it these tests are skipped.
+// checked returns the directory of a finished release; make release-check names it, and without it these tests are
+// skipped.
 func checked(t *testing.T, tools ...string) string {
 	t.Helper()
 	dir := os.Getenv("ROLLCALL_RELEASE")
@@ -52,7 +53,7 @@ func checked(t *testing.T, tools ...string) string {
 	return dir
 }
 
-// lacking skips a test, unless all are wanted.
+// lacking skips a test, unless all are required.
 func lacking(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("ROLLCALL_TEST_ALL") != "" {
@@ -68,7 +69,7 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// one is the only file of a release that a pattern fits.
+// one returns the only file of a release that matches a pattern.
 func one(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found := need.Got(filepath.Glob(filepath.Join(dir, pattern)))(t)
@@ -95,7 +96,7 @@ func TestChecksumsAreThoseOfTheFiles(t *testing.T) {
 	}
 }
 
-// TestMain is the program itself, when TestReleaseIsTheSameAgain starts it.
+// TestMain is the program itself when TestReleaseIsTheSameAgain starts it.
 func TestMain(m *testing.M) {
 	if os.Getenv("ROLLCALL_RELEASE_AGAIN") != "" {
 		main()
@@ -104,7 +105,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The second release is made where settings of the go command, the time zone and the rights of new files are others.
+// The second release is made with other settings of the go command, another time zone and other permissions for new
+// files.
 func TestReleaseIsTheSameAgain(t *testing.T) {
 	dir, again := checked(t), t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `umask 077 && exec "$@"`, "sh", need.Got(os.Executable())(t),
@@ -116,7 +118,7 @@ func TestReleaseIsTheSameAgain(t *testing.T) {
 	expect.Equal(t, string(second), string(first), "checksums of the second release")
 }
 
-// platforms are those that a release has archives for. TestArchivesHaveProgramsForTheirPlatforms wants all.
+// platforms returns those that a release has archives for. TestArchivesHaveProgramsForTheirPlatforms requires all.
 func platforms(t *testing.T, dir string) []string {
 	t.Helper()
 	return slices.DeleteFunc(slices.Clone(allTargets), func(platform string) bool {
@@ -124,7 +126,7 @@ func platforms(t *testing.T, dir string) []string {
 	})
 }
 
-// filesOf are the files of the archive for a platform, by name, without the folder that all are in.
+// filesOf returns the files of the archive for a platform, by name, without the folder that they are all in.
 func filesOf(t *testing.T, dir, platform string) map[string]file {
 	t.Helper()
 	base, files := "*_"+strings.Replace(platform, "/", "_", 1), map[string]file{}
@@ -154,7 +156,7 @@ func filesOf(t *testing.T, dir, platform string) map[string]file {
 	}
 }
 
-// programsOf are the programs among the files of an archive.
+// programsOf returns the programs among the files of an archive.
 func programsOf(files map[string]file) (programs []file) {
 	for _, name := range []string{"rollcall", "rollcall-bench", "rollcall.exe"} {
 		if f, ok := files[name]; ok {
@@ -179,7 +181,7 @@ func TestBinaryAndImageAreAtMost24MB(t *testing.T) {
 	t.Logf("binary %d bytes, image %d bytes", size, image)
 }
 
-// The table is of an earlier commit; it may be off by a fifth of a megabyte.
+// The table comes from an earlier commit; it may be off by a fifth of a megabyte.
 func TestCostsInTheDocumentsAreThoseOfTheBinary(t *testing.T) {
 	checked(t)
 	r := need.Got(newRelease(t.Context(), "..", "", t.TempDir(), ""))(t)
@@ -247,8 +249,8 @@ func TestDebInAChroot(t *testing.T) {
 // The packages of the two builds, as the machine has them.
 const older, newer = "/tmp/older.deb", "/tmp/newer.deb"
 
-// life is that of a package which is installed, started as its unit says, upgraded while the node runs, removed, installed
-// again, and purged. No data are lost before the purge.
+// life takes a package through its life: installed, started as its unit says, upgraded while the node runs, removed,
+// installed again, and purged. No data are lost before the purge.
 func (m *machine) life(t *testing.T) {
 	said := m.dpkg(t, "-i", older)
 	expect.That(t, strings.Contains(said, "installed and not started"), "the installation said\n%s", said)
@@ -259,7 +261,7 @@ func (m *machine) life(t *testing.T) {
 	edited := m.edit(t)
 
 	m.dpkg(t, "-i", newer)
-	m.in(t, "rollcall", "status", "--addr", m.address()) // the node of before the upgrade runs on, until systemd starts it again
+	m.in(t, "rollcall", "status", "--addr", m.address()) // the old node keeps running until systemd restarts it
 	stop()
 	expect.Equal(t, m.read(t, settingsFile), edited, "settings after the upgrade")
 	expect.That(t, strings.Contains(m.in(t, "rollcall", "version"), "v999.0.0"), "the upgrade left the old program")
@@ -281,7 +283,8 @@ func (m *machine) life(t *testing.T) {
 	}
 }
 
-// settings are kept as their administrator left them: edited, where the package has others, and deleted.
+// settings checks that settings are kept as their administrator left them: edited, even if the package has others,
+// and deleted.
 func (m *machine) settings(t *testing.T) {
 	m.in(t, "dpkg-deb", "-R", newer, "/tmp/other")
 	need.OK(t, os.WriteFile(filepath.Join(m.root, "tmp/other", settingsFile), []byte("# other defaults\n"), 0o640))
@@ -300,7 +303,7 @@ func (m *machine) settings(t *testing.T) {
 	m.dpkg(t, "-P", "rollcall")
 }
 
-// purge empties a volume that is mounted where the data are, and what a symbolic link there leads to.
+// purge empties a volume that is mounted where the data are, and the target of a symbolic link there.
 func (m *machine) purge(t *testing.T) {
 	volume := filepath.Join(m.root, "srv/volume")
 	fill := func() { need.OK(t, os.MkdirAll(filepath.Join(volume, "data", "raft"), 0o700)) }
@@ -322,7 +325,7 @@ func (m *machine) purge(t *testing.T) {
 	expect.That(t, !m.has("/var/lib/rollcall"), "the link stays")
 }
 
-// systemd is asked to restart what runs and to end what goes; whatever comes of that, the package is installed, or gone.
+// systemd is asked to restart what runs and to end what goes; whatever the result, the package is installed, or gone.
 func (m *machine) systemd(t *testing.T) {
 	need.OK(t, os.MkdirAll(filepath.Join(m.root, "run/systemd/system"), 0o755))
 	timeout := filepath.Join(m.root, "usr/bin/timeout")
@@ -353,7 +356,7 @@ func (m *machine) systemd(t *testing.T) {
 	need.OK(t, os.RemoveAll(filepath.Join(m.root, "run/systemd")))
 }
 
-// rpm is what dpkg is elsewhere. Its removal says where settings are.
+// rpm does what dpkg does elsewhere. Its removal says where settings are.
 func (m *machine) rpm(t *testing.T, older, newer string) {
 	does := func(args ...string) string {
 		t.Helper()
@@ -418,7 +421,8 @@ func (m *machine) edit(t *testing.T) string {
 	return edited
 }
 
-// start runs the command of the unit as its user, until stop is called or the test ends, and waits until the node is ready.
+// start runs the command of the unit as its user, until stop is called or the test ends, and waits until the node is
+// ready.
 func (m *machine) start(t *testing.T) (stop func()) {
 	t.Helper()
 	unit := string(need.Got(os.ReadFile(filepath.Join(m.root, "usr/lib/systemd/system/rollcall.service")))(t))
@@ -431,14 +435,14 @@ func (m *machine) start(t *testing.T) (stop func()) {
 	return run(t, m.address(), exec.Command("chroot", args...), fmt.Sprintf("ROLLCALL_HTTP_ADDR=127.0.0.1:%d", m.port))
 }
 
-// keeps says whether the key is there that was put before.
+// keeps checks that the key that was put before is there.
 func (m *machine) keeps(t *testing.T) {
 	t.Helper()
 	got := m.in(t, "rollcall", "kv", "get", "--addr", m.address(), "kept")
 	expect.That(t, strings.Contains(got, "yes"), "the key is %q", got)
 }
 
-// run starts a node and waits until it is ready. stop ends it, and wants exit code 0.
+// run starts a node and waits until it is ready. stop ends it, and checks for exit code 0.
 func run(t *testing.T, address string, cmd *exec.Cmd, env ...string) (stop func()) {
 	t.Helper()
 	var log bytes.Buffer
@@ -469,7 +473,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// imageOf is the image for linux/amd64 of a release.
+// imageOf returns the image for linux/amd64 of a release.
 func imageOf(t *testing.T, dir string) v1.Image {
 	t.Helper()
 	unpacked := t.TempDir()
@@ -523,7 +527,7 @@ func TestImageRunsAsItsUserOnAReadOnlyRoot(t *testing.T) {
 	stop()
 	expect.That(t, len(need.Got(os.ReadDir(data))(t)) > 0, "the node left no data in its volume")
 
-	// docs/run/docker.md's first look, whose ports nothing else has.
+	// docs/run/docker.md's first look, whose ports nothing else uses.
 	dev := inside("--net", t.TempDir(), "dev", "--demo", "--listen", "0.0.0.0")
 	said := need.Got(dev.StdoutPipe())(t)
 	var wrong bytes.Buffer
@@ -542,7 +546,7 @@ func TestImageRunsAsItsUserOnAReadOnlyRoot(t *testing.T) {
 	expect.That(t, err == nil, "dev: %v\n%s", err, wrong.Bytes())
 }
 
-// Programs for other machines cannot be run here; what they are is read from their headers.
+// Programs for other machines cannot be run here; their headers say what they are.
 func TestArchivesHaveProgramsForTheirPlatforms(t *testing.T) {
 	dir := checked(t)
 	for platform, want := range map[string]string{
@@ -566,7 +570,7 @@ func TestArchivesHaveProgramsForTheirPlatforms(t *testing.T) {
 	}
 }
 
-// machineOf is the processor that a program is for.
+// machineOf returns the processor that a program is for.
 func machineOf(platform string, program []byte) (string, error) {
 	r := bytes.NewReader(program)
 	switch goos, _, _ := strings.Cut(platform, "/"); goos {

@@ -23,13 +23,13 @@ const (
 	costsShown = 15 // modules with rows of their own
 )
 
-// cost is what one part of the server's binary takes.
+// cost is the size of one part of the server's binary.
 type cost struct {
 	part  string
 	bytes int64
 }
 
-// rewriteCosts makes the table of docs/dependencies.md anew.
+// rewriteCosts regenerates the table of docs/dependencies.md.
 func rewriteCosts(ctx context.Context, root string) error {
 	work, err := os.MkdirTemp("", "rollcall-costs-")
 	if err != nil {
@@ -57,8 +57,9 @@ func rewriteCosts(ctx context.Context, root string) error {
 	return os.WriteFile(path, []byte(before+costsStart+costTable(all)+costsEnd+after), 0o644)
 }
 
-// costs are the parts of the server's binary for linux/amd64, the largest first, which sum up to the size of the file as it is
-// released. The linker writes types, line numbers and relocations of all packages together, which no symbol divides.
+// costs returns the parts of the server's binary for linux/amd64, the largest first, which sum up to the size of the
+// released file. The linker writes types, line numbers and relocations of all packages together, which no symbol
+// divides.
 func (r *release) costs(ctx context.Context) ([]cost, error) {
 	t := target{os: "linux", arch: "amd64"}
 	whole, released := filepath.Join(r.work, "with-symbols"), filepath.Join(r.work, "stripped")
@@ -91,7 +92,8 @@ type symbol struct {
 	bytes int64 // in the file
 }
 
-// symbolsOf are the symbols of a program for Linux, but not memory that is zero when the program starts: the file has none of it.
+// symbolsOf returns the symbols of a program for Linux, except memory that is zero when the program starts, because
+// the file does not hold it.
 func symbolsOf(program string) ([]symbol, error) {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -127,10 +129,10 @@ func costsOf(symbols []symbol, modules []*debug.Module, size int64) []cost {
 	return all
 }
 
-// tables are symbols of the linker, in no package.
+// tables matches symbols of the linker, which belong to no package.
 var tables = regexp.MustCompile(`^(runtime\.(pclntab|findfunctab|types|etypes|rodata|gcbits|epclntab|itablink|symtab|typelink)|type:|gcargs|go:func|go:string|gclocals|\$f|symtab)`)
 
-// partOf is the module that a symbol belongs to.
+// partOf returns the module that a symbol belongs to.
 func partOf(symbol string, modules []*debug.Module) string {
 	if tables.MatchString(symbol) {
 		return costOfRest
@@ -154,7 +156,7 @@ func partOf(symbol string, modules []*debug.Module) string {
 	return part
 }
 
-// costTable is the table of the document.
+// costTable returns the table of the document.
 func costTable(all []cost) string {
 	var b strings.Builder
 	var total, small int64

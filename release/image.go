@@ -22,7 +22,7 @@ import (
 // imageUser is the user and group of the image: the number that images without a system use.
 const imageUser = 65532
 
-// imageTag is a number in the form that tags of images have: neither + nor ~ may stand in it.
+// imageTag returns a number in the form of image tags, which must not contain + or ~.
 func imageTag(number string) string { return strings.NewReplacer("+", "-", "~", "-").Replace(number) }
 
 // writeImages writes one archive in OCI's layout, with an image for each Linux among the targets.
@@ -64,7 +64,7 @@ func (r *release) writeImages(targets []target) error {
 	return os.WriteFile(r.name("image.tar"), packed, 0o644)
 }
 
-// image is made from nothing: the program, the authorities that browsers trust, and a directory for data.
+// image builds an image from nothing: the program, the authorities that browsers trust, and a directory for data.
 func (r *release) image(t target) (v1.Image, error) {
 	program, err := os.ReadFile(t.programs[0])
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *release) image(t target) (v1.Image, error) {
 	config.OS, config.Architecture, config.Created = t.os, t.arch, v1.Time{Time: r.commit}
 	config.Config = v1.Config{
 		User: "65532:65532", Entrypoint: []string{"/usr/bin/rollcall"}, Cmd: []string{"server", "--data-dir=/var/lib/rollcall/data"}, WorkingDir: "/var/lib/rollcall",
-		Env:          []string{"PATH=/usr/bin"}, // no setting: it would count before a file that is mounted
+		Env:          []string{"PATH=/usr/bin"}, // no setting: it would take precedence over a mounted file
 		ExposedPorts: map[string]struct{}{"8761/tcp": {}}, Volumes: map[string]struct{}{"/var/lib/rollcall": {}},
 		Labels: map[string]string{"org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0",
 			"org.opencontainers.image.source": home},

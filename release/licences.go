@@ -19,20 +19,22 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// licence is what one part of the programs is under.
+// licence is the licence of one part of the programs.
 type licence struct {
 	part, version string
-	ids           []string // of SPDX, sorted
+	ids           []string // SPDX ids, sorted
 	texts         []file
 }
 
 func (l licence) expression() string { return strings.Join(l.ids, " AND ") }
 
-// licences are those of all parts, by module path. Parts that are no modules have names without a dot before their first slash.
+// licences has the licences of all parts, by module path. Parts that are not modules have names without a dot before
+// their first slash.
 type licences map[string]licence
 
-// embedded are the parts that are files in this repository and stand in no list of modules: the program that they are in,
-// their directory, and the files that hold licences. A licence that stands only in the first line of the part has its id here.
+// embedded has the parts that are files in this repository and are in no list of modules: the program that contains
+// them, their directory, and the files that hold licences. If a part's licence is only in its first line, its id is
+// here.
 var embedded = []struct {
 	part, version, program, dir string
 	files                       []string
@@ -115,11 +117,11 @@ https://hg.mozilla.org/projects/nss/raw-file/tip/lib/ckfw/builtins/certdata.txt.
 	return all, nil
 }
 
-// licenceFile is the name of a file that holds a licence, or what it demands to be passed on.
+// licenceFile matches the name of a file that holds a licence, or what a licence demands to be passed on.
 var licenceFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents)([-.].*)?$`)
 
-// licenceFiles are the files of a directory that look like licences, and those of the folders between it and the folders below
-// it that are used: a module has there what it copied from others.
+// licenceFiles returns the files of a directory that look like licences, and those in the folders between it and the
+// used folders below it: there a module has what it copied from others.
 func licenceFiles(root string, used ...string) ([]string, error) {
 	folders := map[string]bool{".": true}
 	for _, dir := range used {
@@ -146,11 +148,12 @@ func licenceFiles(root string, used ...string) ([]string, error) {
 	return names, nil
 }
 
-// covered is how much of a text, in percent, must be a licence that is known: one that only quotes it is none.
+// covered is how much of a text, in percent, must be a known licence: a text that only quotes one does not count.
 const covered = 75
 
-// openLicences are the licences that a part may have: open-source licences, and two that come beside one, for documents and patents.
-// licensecheck knows others, too, such as SSPL-1.0 and CommonsClause; it does not know the Business Source License.
+// openLicences has the licences that a part may have: open-source licences, and two that come beside one, for
+// documents and patents. licensecheck knows others, too, such as SSPL-1.0 and CommonsClause; it does not know the
+// Business Source License.
 var openLicences = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unicode-DFS-2016", "CC-BY-SA-4.0", "GooglePatentsFile"}
 
 // decides matches the names of files that say which licence a part is under. Others, such as NOTICE, come beside one.
@@ -191,7 +194,7 @@ func readLicence(part, version, dir string, names []string) (licence, error) {
 	return l, nil
 }
 
-// text is a table of all parts, and then the texts of their licences.
+// text returns a table of all parts, and then the texts of their licences.
 func (all licences) text() []byte {
 	var b bytes.Buffer
 	b.WriteString("What the programs of this release contain beside Rollcall itself, and the licence of each part.\n\n")
@@ -209,7 +212,8 @@ func (all licences) text() []byte {
 	return b.Bytes()
 }
 
-// writeComponents lists what the programs for a platform consist of, as their own build information says, by CycloneDX.
+// writeComponents lists, in CycloneDX, what the programs for a platform consist of according to their own build
+// information.
 func (r *release) writeComponents(t target) error {
 	subject := component("rollcall", r.version, purl("golang", "github.com/seed-20419f34/rollcall", r.version), "Apache-2.0")
 	subject.Type = cdx.ComponentTypeApplication
@@ -224,7 +228,7 @@ func (r *release) writeComponents(t target) error {
 	return os.WriteFile(r.name(t.os+"_"+t.arch+".cdx.json"), b.Bytes(), 0o644)
 }
 
-// components are Go's standard library, the modules, and what is embedded in the programs of a platform.
+// components returns Go's standard library, the modules, and what is embedded in the programs of a platform.
 func (r *release) components(t target) []cdx.Component {
 	all := []cdx.Component{component("std", t.goVersion, purl("golang", "std", strings.TrimPrefix(t.goVersion, "go")), r.licences["std"].expression())}
 	for _, m := range t.modules {
@@ -240,7 +244,7 @@ func (r *release) components(t target) []cdx.Component {
 	return all
 }
 
-// purl is the address of a package, in which a plus is escaped.
+// purl returns the address of a package, with each plus escaped.
 func purl(kind, name, version string) string {
 	return "pkg:" + kind + "/" + name + "@" + strings.ReplaceAll(version, "+", "%2B")
 }

@@ -1,10 +1,10 @@
-// Command release makes what a release of Rollcall consists of, from the commit that is checked out: archives,
-// packages for Debian and for distributions with RPM, a container image, licences, lists of components, the
-// provenance, checksums, and their signature. Two runs give the same bytes: every time is the commit's, every
-// list is sorted, and no name of the machine is written. docs/release.md is for its users.
+// Command release makes a release of Rollcall from the commit that is checked out: archives, packages for Debian and
+// for distributions with RPM, a container image, licences, lists of components, the provenance, checksums, and their
+// signature. Two runs give the same bytes: every time is the commit's, every list is sorted, and no name of the
+// machine is written. docs/release.md is for its users.
 //
-//	main.go       flags, and the order of things
-//	build.go      programs, and the files that go with them
+//	main.go       flags, and the order of the steps
+//	build.go      programs, and accompanying files
 //	licences.go   licences of everything in the programs, and lists of components
 //	archive.go    tar.gz and zip
 //	packages.go   deb and rpm
@@ -127,7 +127,7 @@ func sumsOf(dir string) (sums []summed, err error) {
 	return sums, nil
 }
 
-// writeSums lists the sums of all files, as sha256sum does.
+// writeSums lists the sums of all files in the format of sha256sum.
 func writeSums(dir string) error {
 	sums, err := sumsOf(dir)
 	if err != nil {

@@ -26,7 +26,7 @@ clients of Eureka and of Consul. Nodes of one cluster agree by Raft, or
 replicate to each other without consensus.`
 )
 
-// packageFormats are the formats, and what each calls a program for a package's scripts to make a user with.
+// packageFormats has the formats, and the dependency that gets each a program to create a user with.
 var packageFormats = map[string]string{"deb": "systemd | systemd-standalone-sysusers | adduser", "rpm": "systemd"}
 
 // writePackages writes the packages for a Linux.
@@ -73,7 +73,7 @@ func (r *release) writePackages(t target) error {
 	return nil
 }
 
-// changes is the path of a changelog with the one entry that Debian asks for: it points to what people read.
+// changes returns the path of a changelog with the one entry that Debian asks for: it points to what people read.
 func (r *release) changes() (string, error) {
 	name := filepath.Join(r.work, "changes.yaml")
 	text := fmt.Sprintf("- semver: %q\n  date: %s\n  packager: %q\n  changes:\n    - note: see /usr/share/doc/rollcall/changelog.gz\n",
@@ -81,7 +81,7 @@ func (r *release) changes() (string, error) {
 	return name, os.WriteFile(name, []byte(text), 0o600)
 }
 
-// installed are the files of a package: where each lies, and what is there.
+// installed returns the files of a package, with their locations.
 func (r *release) installed(t target, format string) (all []file, _ error) {
 	add := func(name string, data []byte) { all = append(all, plain(name, data)) }
 	for _, f := range r.shared {
@@ -89,7 +89,7 @@ func (r *release) installed(t target, format string) (all []file, _ error) {
 		switch {
 		case f.name == "LICENSE":
 			text := string(f.data)
-			if format == "deb" { // which has the text once for all
+			if format == "deb" { // which has the text once for all packages
 				text = "Copyright: the authors of Rollcall\nLicense: Apache-2.0, whose text is in /usr/share/common-licenses/Apache-2.0\n"
 			}
 			add("/usr/share/doc/rollcall/copyright", []byte("Rollcall, "+home+"\nTHIRD-PARTY.txt names the parts that others made.\n\n"+text))
@@ -135,7 +135,7 @@ var completionDirs = map[string]string{
 	"rollcall": "/usr/share/bash-completion/completions", "rollcall.fish": "/usr/share/fish/vendor_completions.d",
 }
 
-// zshDirs are where zsh looks: Debian keeps site-functions for the administrator's own.
+// zshDirs are where zsh looks: Debian reserves site-functions for the administrator.
 var zshDirs = map[string]string{"deb": "/usr/share/zsh/vendor-completions", "rpm": "/usr/share/zsh/site-functions"}
 
 // contents writes what a package has into the working directory, and lists it.

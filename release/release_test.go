@@ -147,7 +147,7 @@ func TestCostsSumUpToTheFile(t *testing.T) {
 	}
 }
 
-// A program has memory that its file has not.
+// A program has memory that is not in its file.
 func TestSymbolsAreThoseOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
@@ -174,7 +174,7 @@ func TestScriptsOfPackagesAreOfAShell(t *testing.T) {
 	}
 }
 
-// expectOpen reads the licence of a version of a module, which lies in a directory, and expects it to be an open one.
+// expectOpen reads the licence of a version of a module in a directory, and checks that it is an open one.
 func expectOpen(t *testing.T, module, version, dir string) licence {
 	t.Helper()
 	l, err := readLicence(module, version, dir, need.Got(licenceFiles(dir))(t))
@@ -183,7 +183,7 @@ func expectOpen(t *testing.T, module, version, dir string) licence {
 	return l
 }
 
-// TestEveryModuleIsUnderAnOpenLicence reads the licences of what programs, tests and tools of the four modules are built from.
+// It reads the licences of what programs, tests and tools of the four modules are built from.
 func TestEveryModuleIsUnderAnOpenLicence(t *testing.T) {
 	for _, dir := range []string{"..", "../client/grpcresolver", "../deploy/check", "."} {
 		seen := map[string]bool{}
@@ -201,13 +201,14 @@ func TestEveryModuleIsUnderAnOpenLicence(t *testing.T) {
 	}
 }
 
-// sentences are of files that hold the licences of whatever was delivered with a module, too: they say which one is the module's.
+// sentences come from files that also hold the licences of what was delivered with a module: they say which one is
+// the module's.
 var sentences = map[string]string{
 	"github.com/hashicorp/vic": "This product is licensed to you under the Apache License version 2.0 (the License).",
 }
 
-// TestProgramsThatWeTestAgainstAreUnderOpenLicences reads the licences of the programs that integration/clients/wild has built, as
-// docs/dependencies.md says them, and of every module that is in one of them.
+// It reads the licences of the programs that integration/clients/wild has built, as listed in docs/dependencies.md,
+// and of every module in them.
 func TestProgramsThatWeTestAgainstAreUnderOpenLicences(t *testing.T) {
 	if os.Getenv("ROLLCALL_WILD") == "" {
 		t.Skip("integration/clients/wild/Makefile runs it, after it has built them")
@@ -215,7 +216,8 @@ func TestProgramsThatWeTestAgainstAreUnderOpenLicences(t *testing.T) {
 	const wild = "../integration/clients/wild"
 	page := string(need.Got(os.ReadFile("../docs/dependencies.md"))(t))
 	cache := strings.TrimSpace(output(t, "go", "env", "GOMODCACHE"))
-	downloaded := func(module, version string) string { // where the build has put it: an upper-case letter is a mark and the lower-case one
+	// where the build has put it: an upper-case letter is a mark and the lower-case one
+	downloaded := func(module, version string) string {
 		return filepath.Join(cache, regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(module+"@"+version, func(s string) string { return "!" + strings.ToLower(s) }))
 	}
 	seen, built := map[string]bool{}, 0
@@ -239,7 +241,7 @@ func TestProgramsThatWeTestAgainstAreUnderOpenLicences(t *testing.T) {
 			if m.Replace != nil {
 				m = m.Replace
 			}
-			if !seen[m.Path+m.Version] && m.Path != module { // of which a driver is built
+			if !seen[m.Path+m.Version] && m.Path != module { // that a driver is built from
 				seen[m.Path+m.Version] = true
 				if sentence := sentences[m.Path]; sentence != "" {
 					text := string(need.Got(os.ReadFile(filepath.Join(downloaded(m.Path, m.Version), "LICENSE")))(t))
@@ -296,7 +298,7 @@ func keys(t *testing.T, root string) (signer minisign.PrivateKey, file string) {
 	return private, file
 }
 
-// The command of docs/release.md, with a minisign in the path, says of each file whether it is that of the release.
+// The command of docs/release.md, with a minisign in the path, says of each file whether it belongs to the release.
 func TestCommandOfThePageVerifiesSignatureAndFiles(t *testing.T) {
 	page := string(need.Got(os.ReadFile("../docs/release.md"))(t))
 	_, command, _ := strings.Cut(page, "```sh\n")

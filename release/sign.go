@@ -15,8 +15,8 @@ const repository = "https://github.com/seed-20419f34/rollcall"
 // publicKeyFile is the public half of the key that signs releases, below the main module.
 const publicKeyFile = "release/minisign.pub"
 
-// readKey reads the private key that signs a release, with its password if there is a file with one. Its
-// public half must be the one that users verify with.
+// readKey reads the private key that signs a release, with its password if there is a file with one. Its public half
+// must be the one that users verify with.
 func readKey(root, key, password string) (signer minisign.PrivateKey, err error) {
 	text := []byte{}
 	if password != "" {

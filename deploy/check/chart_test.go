@@ -40,7 +40,7 @@ var update = flag.Bool("update", false, "write the settings in values.schema.jso
 
 const chartDir = "../helm/rollcall"
 
-// sets are values that people may give, by name.
+// sets are values that people may set, by name.
 var sets = map[string]string{
 	"default":                            "",
 	"ap":                                 "{mode: ap, auth: {mode: on, secret: tokens, file: auth.yaml, nodeTokens: true}, settings: {datacenter: dc7, replication: {datacenters: {dc8: 'http://dc8:8761'}, token-files: {dc8: /etc/rollcall/auth/dc8}}}}",
@@ -87,7 +87,7 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	return engine.Render(chart, all)
 }
 
-// TestStepsOfThePageForProductionRender renders the chart as the page on Kubernetes installs it, and as it changes it afterwards.
+// It renders the chart as the Kubernetes page installs it, and as the page changes it afterwards.
 func TestStepsOfThePageForProductionRender(t *testing.T) {
 	_, page, ok := strings.Cut(string(need.Got(os.ReadFile("../../docs/run/kubernetes.md"))(t)), "\n2. Write `production.yaml`:\n")
 	need.That(t, ok, "docs/run/kubernetes.md has no production.yaml")
@@ -108,7 +108,7 @@ func TestStepsOfThePageForProductionRender(t *testing.T) {
 	of[*monitoring.ServiceMonitor](t, decode(t, files), "ServiceMonitor "+release)
 }
 
-// objects are what a rendered chart creates, by kind and name, in the API's own types.
+// objects has what a rendered chart creates, by kind and name, in the API's own types.
 type objects map[string]any
 
 // decode decodes what was rendered, and refuses fields that the types do not have.
@@ -216,7 +216,7 @@ func TestRulesAndDashboardAreThoseOfDeploy(t *testing.T) {
 	expect.Deep(t, labels, map[string]string{"job": "rollcall", "cluster": "registry/rollcall", "instance": "[__meta_kubernetes_pod_name]"}, "the labels by which rules go")
 }
 
-// TestServerAcceptsWhatTheChartSets has the program show the settings of the first and the last pod.
+// The program shows the settings of the first and the last pod.
 func TestServerAcceptsWhatTheChartSets(t *testing.T) {
 	eachSet(t, func(t *testing.T, all objects) {
 		set := of[*apps.StatefulSet](t, all, "StatefulSet rollcall").Spec
@@ -306,14 +306,14 @@ func TestWrongValueIsRefusedByItsName(t *testing.T) {
 	}
 }
 
-// owned are the settings that the chart sets from other values, or that can have no effect in a pod.
+// owned has the settings that the chart sets from other values, or that can have no effect in a pod.
 var owned = []string{
 	"mode", "node.*", "http.addr", "http.advertise", "http.hosts", "http.plain", "http.tls.*", "cluster.addr", "cluster.advertise", "cluster.join",
 	"cluster.bootstrap-expect", "cluster.plain", "cluster.tls.*", "data.dir", "auth.mode", "auth.file", "auth.bootstrap-token-file", "replication.nodes",
 	"shutdown-delay", "test.*",
 }
 
-// TestSettingsOfTheChartAreThoseOfTheServer holds the schema of the values against that of the program.
+// It compares the schema of the values with that of the program.
 func TestSettingsOfTheChartAreThoseOfTheServer(t *testing.T) {
 	out := need.Got(exec.Command(program(t), "config", "schema").Output())(t)
 	var settings map[string]any
@@ -357,7 +357,7 @@ func remove(t *testing.T, schema map[string]any, key []string) {
 
 var duration = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h)`)
 
-// strict makes a key without a value a mistake, and so a duration without a unit.
+// strict makes a key without a value a mistake, and so also a duration without a unit.
 func strict(schema map[string]any) {
 	if types, ok := schema["type"].([]any); ok {
 		schema["type"] = slices.DeleteFunc(types, func(of any) bool { return of == "null" })
@@ -374,7 +374,8 @@ func strict(schema map[string]any) {
 	}
 }
 
-// Two of five pods that go and a third that restarts would take the majority. Without consensus the others must be told.
+// Two of five pods that go and a third that restarts would take the majority. Without consensus the others must be
+// told.
 func TestMoreOrFewerPodsRestartTheOthersInModeAPAlone(t *testing.T) {
 	checksum := func(values string) string {
 		return of[*apps.StatefulSet](t, decode(t, need.Got(render(t, values))(t)), "StatefulSet rollcall").Spec.Template.Annotations["checksum/settings"]
@@ -386,11 +387,11 @@ func TestMoreOrFewerPodsRestartTheOthersInModeAPAlone(t *testing.T) {
 	expect.That(t, checksum("{settings: {log: {level: debug}}}") != checksum("{}"), "a setting restarts no pod")
 }
 
-// built is the directory of what the tests make for each other; it goes with them.
+// built is the directory of what the tests make for each other; it is removed after them.
 var built string
 
 func TestMain(m *testing.M) {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm says that it follows links
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm reports that it follows links
 	var err error
 	if built, err = os.MkdirTemp("", "rollcall-check"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -401,7 +402,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the program once, without cgo, as it is in the image.
+// build builds the program once, without cgo, as in the image.
 var build = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(built, "rollcall")
 	command := exec.Command("go", "build", "-trimpath", "-o", path, "./cmd/rollcall")
@@ -426,7 +427,7 @@ var authority = sync.OnceValues(func() (*certfiles.Authority, error) {
 // The user of the image.
 const user = 65532
 
-// container is a container with what is mounted in front of it, below a directory that stands for its root.
+// container is a container with its mounts, below a directory that stands for its root.
 type container struct {
 	root      string
 	args, env []string
@@ -465,7 +466,7 @@ func newPod(t *testing.T, all objects, name string, spec core.PodSpec) *containe
 		if e.ValueFrom != nil {
 			value = map[string]string{"metadata.name": name}[e.ValueFrom.FieldRef.FieldPath]
 		}
-		for known, is := range values { // those that stand before it
+		for known, is := range values { // those that precede it
 			value = strings.ReplaceAll(value, "$("+known+")", is)
 		}
 		values[e.Name] = value
@@ -500,13 +501,13 @@ func writeSecrets(t *testing.T, dir string, files map[string]string, mode *int32
 	}
 }
 
-// below has the paths of a text, of whatever is mounted, lead below the container's root, for tests that run outside.
+// below makes the mounted paths in a text lead below the container's root, for tests that run outside.
 func (c *container) below(text string) string {
 	return strings.NewReplacer("/etc/rollcall/", c.root+"/etc/rollcall/", "/var/lib/rollcall/", c.root+"/var/lib/rollcall/").Replace(text)
 }
 
-// certificate is a certificate as cert-manager makes it, for the names that the chart asks for; without a Certificate, for those of the
-// chart's README.
+// certificate returns a certificate as cert-manager makes it, for the names that the chart asks for; without a
+// Certificate, for those of the chart's README.
 func certificate(t *testing.T, all objects) map[string]string {
 	t.Helper()
 	names := []string{"rollcall-0", "rollcall-1", "rollcall-2", "*.rollcall-nodes.registry.svc", "rollcall.registry.svc"}
@@ -518,7 +519,7 @@ func certificate(t *testing.T, all objects) map[string]string {
 	return map[string]string{"tls.crt": string(pair.Cert), "tls.key": string(pair.Key), "ca.crt": string(a.PEM())}
 }
 
-// tokens are the texts of tokens, and the file with their hashes, as the chart's README has people make them.
+// tokens returns the texts of tokens, and the file with their hashes, made as the chart's README describes.
 var tokens = sync.OnceValues(func() (map[string]string, error) {
 	path, err := build()
 	if err != nil {

@@ -67,7 +67,7 @@ func startStatefulSet(t *testing.T, values string) *statefulSet {
 	return s
 }
 
-// emptyVolume is a directory as a new volume is, with the group of fsGroup.
+// emptyVolume returns a directory like a new volume, with the group of fsGroup.
 func emptyVolume(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,8 +87,8 @@ func (s *statefulSet) mountVolume(p *container, node int) {
 
 func host(pod int) string { return fmt.Sprintf("rollcall-%d.rollcall-nodes.registry.svc", pod) }
 
-// create makes a pod, which has a new address, and its volume of before. Listeners on all addresses are of this one, for the pods share
-// a machine.
+// create makes a pod, with a new address, and its old volume. Listeners on all addresses use this one instead,
+// because the pods share a machine.
 func (s *statefulSet) create(i int) {
 	s.t.Helper()
 	p := newPod(s.t, s.all, fmt.Sprintf("rollcall-%d", i), s.spec.Template.Spec)
@@ -96,7 +96,8 @@ func (s *statefulSet) create(i int) {
 	file := filepath.Join(p.root, "etc/rollcall/settings/rollcall.yaml")
 	text := string(need.Got(os.ReadFile(file))(s.t))
 	text = strings.ReplaceAll(text, "addr: :", "addr: "+address+":")
-	text = strings.Replace(text, "\nhttp:\n", "\nhttp:\n  hosts: [rollcall.registry.svc]\n", 1) // which a node on loopback must be told
+	// which a node on loopback must be told
+	text = strings.Replace(text, "\nhttp:\n", "\nhttp:\n  hosts: [rollcall.registry.svc]\n", 1)
 	need.OK(s.t, os.WriteFile(file, []byte(text), 0o644))
 	s.mountVolume(p, i)
 	s.set(s.t, host(i), address) // publishNotReadyAddresses
@@ -197,7 +198,7 @@ func (s *statefulSet) test() {
 	}
 }
 
-// TestStatefulSetIsRolledUnderWrites replaces all pods of the chart, each by one with another address, while a client writes without pause.
+// It replaces all pods of the chart, each with one at another address, while a client writes without pause.
 func TestStatefulSetIsRolledUnderWrites(t *testing.T) {
 	s := startStatefulSet(t, "{tls: {source: certManager}, auth: {mode: 'on', secret: tokens, file: auth.yaml, bootstrapToken: bootstrap, readerToken: reader}, shutdownDelay: 3}")
 	s.test()
@@ -227,7 +228,9 @@ func TestStatefulSetIsRolledUnderWrites(t *testing.T) {
 	close(stop)
 	<-stopped
 	t.Logf("%d writes acknowledged, %d tries failed, longest gap %v", acked, failed, longest.Round(time.Millisecond))
-	const most = 10 * time.Second // The pages promise an election, 1 to 3 s; this bound says no more than that writes go on, also on a busy machine.
+	// The pages promise an election, 1 to 3 s; this bound only checks that writes go on, even on a busy
+	// machine.
+	const most = 10 * time.Second
 	expect.That(t, acked > 100 && longest < most, "%d writes, longest gap %v, want at most %v", acked, longest, most)
 	var keys []string
 	need.OK(t, s.call(http.MethodGet, "https://"+host(0)+":8761/v1/kv/rolled/?keys", "writer", "", &keys))
@@ -235,7 +238,7 @@ func TestStatefulSetIsRolledUnderWrites(t *testing.T) {
 	s.test()
 }
 
-// TestStatefulSetWithoutConsensusReplicates registers at one pod, and finds it at all.
+// It registers at one pod, and finds the instance at all.
 func TestStatefulSetWithoutConsensusReplicates(t *testing.T) {
 	s := startStatefulSet(t, "{mode: ap, tls: {source: certManager}, auth: {mode: 'on', secret: tokens, file: auth.yaml, nodeTokens: true, readerToken: reader}, shutdownDelay: 0}")
 	s.test()
@@ -249,7 +252,7 @@ func TestStatefulSetWithoutConsensusReplicates(t *testing.T) {
 	}
 }
 
-// TestLostMajorityIsRecoveredByThePod loses two of three volumes, and runs the pod of docs/run/kubernetes.md at the third.
+// It loses two of three volumes, and runs the pod of docs/run/kubernetes.md at the third.
 func TestLostMajorityIsRecoveredByThePod(t *testing.T) {
 	s := startStatefulSet(t, "{tls: {source: certManager}, shutdownDelay: 0}")
 	key := "https://" + host(0) + ":8761/v1/kv/kept"
@@ -269,7 +272,8 @@ func TestLostMajorityIsRecoveredByThePod(t *testing.T) {
 	_, page, _ = strings.Cut(page, "```yaml\n")
 	text, _, ok := strings.Cut(page, "```")
 	need.That(t, ok, "docs/run/kubernetes.md has no recover.yaml")
-	text = strings.ReplaceAll(strings.ReplaceAll("\n"+text, "\n   ", "\n"), "registry-rollcall", "rollcall") // the release has another name here
+	// the release has another name here
+	text = strings.ReplaceAll(strings.ReplaceAll("\n"+text, "\n   ", "\n"), "registry-rollcall", "rollcall")
 	spec := of[*core.Pod](t, decode(t, map[string]string{"recover.yaml": text}), "Pod registry-recover").Spec
 	pod := newPod(t, s.all, "registry-recover", spec)
 	s.mountVolume(pod, 0)
@@ -287,8 +291,8 @@ func TestLostMajorityIsRecoveredByThePod(t *testing.T) {
 	expect.OK(t, s.call(http.MethodGet, key, "", "", nil))
 }
 
-// network is the names and addresses of containers. Each address is one of loopback, and a container knows names by its file of hosts,
-// which Go reads again after 5 s, as a cluster's DNS is.
+// network has the names and addresses of containers. Each address is one of loopback, and a container resolves names
+// with its hosts file, which Go reads again after 5 s, much like a cluster's DNS.
 type network struct {
 	mu         sync.Mutex
 	names      map[string][]string // addresses by name
@@ -302,7 +306,7 @@ func newNetwork(t *testing.T) *network {
 	return &network{names: map[string][]string{}, containers: map[*container]bool{}}
 }
 
-// address is one that no container had before.
+// address returns one that no container had before.
 func (n *network) address() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -311,7 +315,7 @@ func (n *network) address() string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>8&127, pid&255, n.last)
 }
 
-// set gives a name its addresses, and writes the files of hosts anew.
+// set gives a name its addresses, and rewrites the hosts files.
 func (n *network) set(t *testing.T, name string, addresses ...string) {
 	t.Helper()
 	n.mu.Lock()
@@ -353,7 +357,8 @@ func (n *network) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: dial}, Timeout: 5 * time.Second}
 }
 
-// command is the program in a container, as its user, with its arguments and nothing else: there is no other file.
+// command returns the program in a container, as its user, with its arguments and nothing else, because the image holds
+// no other file.
 func (n *network) command(t *testing.T, c *container, args ...string) *exec.Cmd {
 	t.Helper()
 	c.mount(t, "etc")
@@ -439,7 +444,7 @@ func TestComposeMountsFilesThatAreThere(t *testing.T) {
 	}
 }
 
-// TestComposeRunsACluster starts the services of the nodes as Compose does, but for the addresses, and asks as their health checks do.
+// It starts the services of the nodes as Compose does, except for the addresses, and asks as their health checks do.
 func TestComposeRunsACluster(t *testing.T) {
 	n := newNetwork(t)
 	project := compose(t)
@@ -477,7 +482,7 @@ func TestComposeRunsACluster(t *testing.T) {
 	}
 }
 
-// springRegisters has an application with Spring Cloud's client register by the environment of the example.
+// springRegisters has an application with Spring Cloud's client register with the environment of the example.
 func springRegisters(t *testing.T, n *network, service types.ServiceConfig, at *container) {
 	t.Helper()
 	driver := need.Got(filepath.Abs("../../integration/clients/java/spring/target/driver.jar"))(t)
@@ -502,7 +507,7 @@ func springRegisters(t *testing.T, n *network, service types.ServiceConfig, at *
 	})
 }
 
-// TestPrometheusAcceptsTheExample has Prometheus' own program read the configuration where it is mounted.
+// Prometheus' own program reads the configuration where it is mounted.
 func TestPrometheusAcceptsTheExample(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	need.Present(t, err == nil, "promtool is not on the PATH: apt-get install prometheus")
