@@ -58,13 +58,13 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 	case err != nil:
 		return done, err
 	case isMounted(r.DataDir):
-		return done, fmt.Errorf("data directory %s is a mount point, whose place no other directory can take: copy it to a directory elsewhere, recover that, and copy that back", r.DataDir)
+		return done, fmt.Errorf("data directory %s is a mount point, which no other directory can replace: copy it to a directory elsewhere, recover that, and copy that back", r.DataDir)
 	case id.Mode != disk.ModeCP:
-		return done, fmt.Errorf("data directory %s is of mode %s, in which every node goes on by itself: start the node", r.DataDir, id.Mode)
+		return done, fmt.Errorf("data directory %s is of mode %s, where every node works without the others: start the node", r.DataDir, id.Mode)
 	case id.Cluster == "":
 		return done, fmt.Errorf("data directory %s belongs to no cluster yet: there is nothing to recover", r.DataDir)
 	case r.Members[id.Node] == "":
-		return done, fmt.Errorf("data directory %s is that of node %s, which is not among the named members %v: name it with its address", r.DataDir, id.Node, slices.Sorted(maps.Keys(r.Members)))
+		return done, fmt.Errorf("data directory %s belongs to node %s, which is not among the named members %v: name it with its address", r.DataDir, id.Node, slices.Sorted(maps.Keys(r.Members)))
 	}
 	lock, err := raftio.Lock(r.DataDir)
 	if err != nil {

@@ -35,7 +35,7 @@ func SkipEntry(dir string, entry uint64) (done SkippedEntry, err error) {
 	case err != nil:
 		return done, err
 	case id.Mode != disk.ModeCP:
-		return done, fmt.Errorf("data directory %s is of mode %s, which has no log: a node refuses there by itself what panics", dir, id.Mode)
+		return done, fmt.Errorf("data directory %s is of mode %s, which has no log: there a node refuses what panics without being told", dir, id.Mode)
 	case slices.Contains(id.Skipped, entry):
 		return done, fmt.Errorf("node %s skips log entry %d already; it skips %v", id.Node, entry, id.Skipped)
 	case len(id.Skipped) >= maxSkipped:

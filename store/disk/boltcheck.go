@@ -108,13 +108,13 @@ func (c *boltCheck) run(size int64) error {
 	found := 0
 	err = c.tree(root, nil, nil, func(key, value []byte, isBucket bool) error {
 		if !isBucket || found >= len(c.names) || !bytes.Equal(key, c.names[found]) {
-			return fmt.Errorf("something with the name %q is in the place of a bucket", key)
+			return fmt.Errorf("%q is not a bucket", key)
 		}
 		found++
 		return c.bucket(bytes.Clone(key), value)
 	})
 	if err == nil && found < len(c.names) {
-		err = fmt.Errorf("there is no bucket %q", c.names[found])
+		err = fmt.Errorf("bucket %q is missing", c.names[found])
 	}
 	return err
 }

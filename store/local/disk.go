@@ -145,7 +145,7 @@ func (d *registryFile) read() (f *registry.Frozen, err error) {
 	err = d.bolt.View(func(tx *bbolt.Tx) error {
 		for _, name := range buckets {
 			if tx.Bucket(name) == nil {
-				return fmt.Errorf("there is no bucket %q", name)
+				return fmt.Errorf("bucket %q is missing", name)
 			}
 		}
 		b := tx.Bucket(bucketState).Get(keyRegistry)

@@ -127,7 +127,7 @@ func (s *Store) stamp(now time.Time) registry.Stamp {
 	if lost := s.clock.Lost(); lost > s.doubted+maxLost {
 		s.doubted = lost
 		s.registry.Doubt()
-		s.log.Warn("this node stood still, or its wall clock was set forward: until they are renewed, it takes no lease for younger than other nodes do", "lost", lost)
+		s.log.Warn("this node was paused, or its wall clock was set forward: until leases are renewed, it takes none to be younger than other nodes do", "lost", lost)
 	}
 	return registry.Stamp{Lease: lease, Wall: s.cfg.World.Wall(now).UnixMilli()}
 }

@@ -154,4 +154,4 @@ func lateError(res fsm.BatchResult) error {
 }
 
 // errLate means that a copy of a batch arrived after the bound within which it may take effect.
-var errLate = errors.New("after its time")
+var errLate = errors.New("too late")

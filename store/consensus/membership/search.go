@@ -56,7 +56,7 @@ func (s *Members) Search(ctx context.Context) error {
 		return s.join(ctx, seen.member)
 	}
 	if s.cfg.Node.NoVote {
-		return errors.New("no cluster is there to join, and this node founds none, because it is not to vote (node.voter)")
+		return errors.New("there is no cluster to join, and this node founds none, because it must not vote (node.voter)")
 	}
 	if err := seen.checkFounding(s.cfg.Node.BootstrapExpect); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (s *Members) survey(ctx context.Context) surroundings {
 // do not see each other could found one each.
 func (l surroundings) checkFounding(expect int) error {
 	if least := l.listed/2 + 1; expect < least {
-		return fmt.Errorf("no cluster is there to join, and this node founds none: cluster.bootstrap-expect %d is not more than half of the %d nodes in cluster.join; to found a cluster set it to %d or more, on each of them", expect, l.listed, least)
+		return fmt.Errorf("there is no cluster to join, and this node founds none: cluster.bootstrap-expect %d is not more than half of the %d nodes in cluster.join; to found a cluster set it to %d or more, on each of them", expect, l.listed, least)
 	}
 	if len(l.unfounded) < expect {
 		return fmt.Errorf("%d of %d nodes are there (cluster.bootstrap-expect); waiting for the others in cluster.join", len(l.unfounded), expect)

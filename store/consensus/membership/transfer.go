@@ -85,7 +85,7 @@ func (s *Members) successor(ctx context.Context, look *Configuration, name strin
 		case askErr != nil:
 			err = fmt.Errorf("node %q cannot be asked: %w", disk.NodeName(string(m.ID)), askErr)
 		case st.NoVote:
-			err = fmt.Errorf("node %q is not to vote any more (node.voter)", disk.NodeName(string(m.ID)))
+			err = fmt.Errorf("node %q must no longer vote (node.voter)", disk.NodeName(string(m.ID)))
 		case to.ID == "" || st.Applied > best.Applied:
 			to, best = m, st
 		}

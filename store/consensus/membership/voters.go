@@ -48,7 +48,7 @@ func (p *Promoter) Round(ctx context.Context) {
 	switch what, m := p.plan(now, look, p.members.statesOf(ctx, look.Servers)); what {
 	case handOver:
 		if err := p.members.transfer(ctx, "").Removal(); err != nil {
-			p.members.cfg.Node.Log.Warn("this node is not to vote, and cannot hand leadership over", "err", err)
+			p.members.cfg.Node.Log.Warn("this node must not vote, but cannot hand leadership over", "err", err)
 		}
 	case demote:
 		p.demote(ctx, look, m)
@@ -169,14 +169,14 @@ func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Serve
 		})
 	}
 	if err != nil {
-		log.Warn("a node that is not to vote keeps its vote", "err", err)
+		log.Warn("a node that must not vote keeps its vote", "err", err)
 		return
 	}
 	if left := votersIn(look) - 1; left < 3 {
-		log.Warn("a node has no vote any more: no node may fail", "voters", left)
+		log.Warn("a node has lost its vote: no further node may fail", "voters", left)
 		return
 	}
-	log.Info("a node has no vote any more")
+	log.Info("a node has lost its vote")
 }
 
 // Promote gives a newcomer its vote, unless the members have changed since it was considered: a removed node must not

@@ -39,7 +39,7 @@ func (e *skippedError) Error() string {
 type supersededError struct{ serverID string }
 
 func (e *supersededError) Error() string {
-	return fmt.Sprintf("the cluster was recovered (rollcall recover) without what node %s has here, which is of before: start it with an empty data directory", disk.NodeName(e.serverID))
+	return fmt.Sprintf("the cluster was recovered (rollcall recover) without what node %s has here, which is older: start it with an empty data directory", disk.NodeName(e.serverID))
 }
 
 // Superseded returns an error if the cluster of the node that says by was recovered without the data of the node that

@@ -395,7 +395,7 @@ func (d *Disk) StoreLogs(logs []*raft.Log) error {
 		if d.Refused != nil {
 			d.Refused(damaged.Index)
 		}
-		return fmt.Errorf("entry %d differs from its checksum, with which it came", damaged.Index)
+		return fmt.Errorf("entry %d does not match the checksum it came with", damaged.Index)
 	}
 	return d.do("append to the log", func() error { return d.log.StoreLogs(logs) })
 }

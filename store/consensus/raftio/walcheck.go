@@ -376,7 +376,7 @@ func encodeEntry(log *raft.Log) []byte {
 	return at
 }
 
-var errEntry = fmt.Errorf("%w: it is no entry", disk.ErrDamaged)
+var errEntry = fmt.Errorf("%w: it is not an entry", disk.ErrDamaged)
 
 // decodeEntry is the inverse of encodeEntry.
 func decodeEntry(b []byte, log *raft.Log) error {
