@@ -106,7 +106,7 @@ func (p *peer) failed(err error) {
 	p.record.failure = &api.PeerError{At: p.config.World.Now().UnixMilli(), Text: err.Error()}
 	if !p.record.failing {
 		p.record.failing = true
-		p.log.Warn("peer does not answer", "err", err)
+		p.log.Warn("peer does not respond", "err", err)
 	}
 }
 

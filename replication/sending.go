@@ -114,7 +114,7 @@ func (p *peer) succeeded() {
 	p.record.success = p.config.World.Now()
 	if p.record.failing {
 		p.record.failing = false
-		p.log.Info("peer answers again")
+		p.log.Info("peer responds again")
 		if p.feed != nil {
 			p.feed.tasks.Reached()
 		}

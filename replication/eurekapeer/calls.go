@@ -108,7 +108,7 @@ func (l *Link) exchange(r *http.Request) (response, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	if err != nil {
-		return response{}, fmt.Errorf("%s %s: the answer broke off: %w", r.Method, r.URL, err)
+		return response{}, fmt.Errorf("%s %s: the response was cut off: %w", r.Method, r.URL, err)
 	}
 	if len(body) > maxResponse {
 		return response{}, fmt.Errorf("%s %s: %w", r.Method, r.URL, link.ErrResponseTooLarge)

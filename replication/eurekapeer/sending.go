@@ -146,7 +146,7 @@ func (l *Link) exchangeBatch(ctx context.Context, body []byte) ([]eureka.ItemRes
 	}
 	results, err := eureka.DecodeBatchResponse(resp.body)
 	if err != nil {
-		return nil, fmt.Errorf("the answer to a batch cannot be read: %w", err)
+		return nil, fmt.Errorf("the response to a batch cannot be read: %w", err)
 	}
 	return results, nil
 }

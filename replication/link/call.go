@@ -19,7 +19,7 @@ import (
 )
 
 // ErrResponseTooLarge means that a response is larger than its bound.
-var ErrResponseTooLarge = errors.New("the answer is too large")
+var ErrResponseTooLarge = errors.New("the response is too large")
 
 // NewClient returns an HTTP client for a peer. It has a connection per worker, and one for everything else.
 func NewClient(p PeerConfig) *http.Client {

@@ -36,7 +36,7 @@ func (f *fileComparison) heard(digest string) {
 		f.since = time.Now()
 	case !f.warned && time.Since(f.since) >= filesDifferAfter:
 		f.warned = true
-		f.log.Warn("the auth.file of the peer says something else than this node's: what is allowed depends on the node", "digest", own, "peer_digest", digest)
+		f.log.Warn("the peer's auth.file differs from this node's: what is allowed depends on the node that is asked", "digest", own, "peer_digest", digest)
 	}
 }
 

@@ -149,7 +149,7 @@ func (c *calls) exchange(r *http.Request, limit int64) ([]byte, error) {
 	defer reader.Close()
 	body, err := io.ReadAll(io.LimitReader(reader, limit+1))
 	if err == nil && int64(len(body)) > limit {
-		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit))
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("POST %s: the response has more than %d bytes", r.URL.Path, limit))
 	}
 	return body, err
 }

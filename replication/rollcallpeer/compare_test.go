@@ -374,7 +374,7 @@ func TestCompareFailsOnAReplyThatIsNotAboutTheQuestion(t *testing.T) {
 		return responds(string(Encode(codec.Newest, &differences{Apps: map[string][]Copy{"ORDERS": nil}, More: true})))(w, r)
 	})
 	_, _, err := a.only().Compare(context.Background(), true)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "was not asked about") && asked == 2,
+	expect.That(t, err != nil && strings.Contains(err.Error(), "which the request did not") && asked == 2,
 		"got %v after %d questions, want an error after 2", err, asked)
 }
 

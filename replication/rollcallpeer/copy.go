@@ -67,7 +67,7 @@ func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 		if broken++; broken == copyTries {
 			return fmt.Errorf("copy the state, %d tries: %w", copyTries, err)
 		}
-		r.side.Log.Warn("the copy of the state broke", "err", err)
+		r.side.Log.Warn("the copy of the state was interrupted", "err", err)
 		if err := pause(ctx, copyRetry); err != nil {
 			return err
 		}

@@ -108,7 +108,7 @@ func (c Context) replica(op registry.Replica) (registry.Op, error) {
 	case i.LastDirty < 0:
 		return nil, fmt.Errorf("lastDirty %d is negative", i.LastDirty)
 	case i.Overridden != registry.Unknown:
-		return nil, errors.New("an instance with an override, which is told beside it")
+		return nil, errors.New("an instance contains its override, which belongs in a field of its own")
 	}
 	if op.Overridden == registry.Unknown {
 		op.OverrideBy, op.OverrideFor = registry.Act{}, 0
@@ -131,7 +131,7 @@ func (c Context) replica(op registry.Replica) (registry.Op, error) {
 func (c Context) preserve(op registry.SelfPreservation) (registry.Op, error) {
 	switch {
 	case c.Here != "":
-		return nil, errors.New("self-preservation is each datacenter's own business")
+		return nil, errors.New("an act on self-preservation from another datacenter")
 	case op.By.Author == "":
 		return nil, errors.New("an operator's act lacks its author")
 	case op.For < 0 || op.For > maxAge:
@@ -174,7 +174,7 @@ func checkVersioned(key registry.Key, life uint32, age int64, owner string) erro
 // checkAct checks what an operator said, which is shown to people. The formats bound its length.
 func checkAct(by registry.Act) error {
 	if !naming.Plain(strings.ToValidUTF8(by.Author+by.Reason+by.Says, "")) {
-		return errors.New("author and reason must be without control characters")
+		return errors.New("author and reason must not contain control characters")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (l *Link) AuthMode() string { return l.calls.AuthMode() }
 func (l *Link) compareModes() {
 	open := l.env.AsksMore(l.AuthMode())
 	if l.open.Swap(open) != open && open {
-		l.log.Warn("access control is off in the other datacenter, and not here: whoever reaches it acts in its name here")
+		l.log.Warn("access control is off in the other datacenter, but on here: whoever reaches that one can act here in its name")
 	}
 }
 

@@ -87,7 +87,7 @@ func (l *Link) ask(ctx context.Context, q *Digests) (*differences, error) {
 		}
 	}
 	if a.More && len(a.Apps) == 0 {
-		return nil, link.Failed(batcher.PermanentError, errors.New("the answer to digests has more, and nothing before it"))
+		return nil, link.Failed(batcher.PermanentError, errors.New("the response to digests announces more, but is empty itself"))
 	}
 	return &a, nil
 }

@@ -75,7 +75,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	r.clockRecords.record(view, senderName{origin.DC, m.Sender}, in.late, in.ahead > 0)
 	if in.ahead > 0 {
 		r.ahead.WithLabelValues(m.Datacenter).Inc()
-		return nil, fmt.Errorf("%w: that of sender %s has gone on for %v longer than has passed here since it was last heard; if it is right, the sender is to send in another incarnation",
+		return nil, fmt.Errorf("%w: since sender %s was last heard from, its clock has advanced %v more than this node's; if it is right, the sender must start a new incarnation",
 			ErrAhead, m.Sender, (time.Duration(in.ahead) * time.Millisecond).Round(time.Second))
 	}
 	if in.late > tooLate {

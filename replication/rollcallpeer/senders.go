@@ -47,7 +47,7 @@ func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) e
 		return fmt.Errorf("forget sender %s: %w", sender, err)
 	}
 	if results[0].Outcome == registry.NotFound {
-		return fmt.Errorf("%w: nothing was heard of %q", ErrUnknownSender, sender)
+		return fmt.Errorf("%w: nothing was heard from %q", ErrUnknownSender, sender)
 	}
 	r.clockRecords.drop(sender)
 	return nil

@@ -145,7 +145,7 @@ func (l *Link) renewIncarnation(head Head, late int64, ahead bool) {
 		return
 	}
 	l.env.Incarnation.Draw()
-	l.log.Warn("the peer knows another clock of this sender, which begins to send anew", "late_ms", late, "ahead", ahead)
+	l.log.Warn("the peer knows a different clock of this sender, which starts a new incarnation", "late_ms", late, "ahead", ahead)
 }
 
 // Run implements link.Link. It sends an empty message at first, and whenever nothing else was sent for a while.

@@ -87,7 +87,7 @@ func (r *Receiver) recordTaken(m *Message, in *intake) {
 		default:
 			in.taking.judge.Records(in.taking.need, key.String())
 			if without = without || !in.taking.may; !in.taking.may {
-				r.side.Log.Warn("a peer has taken over a living instance without the right, which will be refused", "app", key.App, "id", key.ID,
+				r.side.Log.Warn("a peer has taken over a living instance without the right to; this will be refused", "app", key.App, "id", key.ID,
 					"from", m.Datacenter, "right", in.taking.need.String())
 			}
 		}
