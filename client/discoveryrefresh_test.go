@@ -465,7 +465,7 @@ func TestDiscoveryFileThatIsDamagedIsReplaced(t *testing.T) {
 		c.log = slog.New(slog.NewTextHandler(&log, nil))
 		d := need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)
 		synctest.Wait()
-		expect.That(t, d.Status().Source == SourceNone && strings.Contains(log.String(), "of no use") && strings.Contains(log.String(), "damaged"),
+		expect.That(t, d.Status().Source == SourceNone && strings.Contains(log.String(), "cannot be used") && strings.Contains(log.String(), "damaged"),
 			"the status is %+v, the log %q", d.Status(), log.String())
 		s.revive()
 		pass(wait.LongestRetry)

@@ -13,7 +13,7 @@ var (
 	// ErrNotRegistered means that the cluster has no such instance. Register it (again).
 	ErrNotRegistered = errors.New("not registered")
 	// ErrNoAct means that the instance has no override or quarantine to end.
-	ErrNoAct = errors.New("there is none")
+	ErrNoAct = errors.New("none is in force")
 	// ErrUnknownMember means that the cluster has no node with that name. Status lists its nodes.
 	ErrUnknownMember = errors.New("the cluster has no such node")
 	// ErrUnknownPeer means that the cluster replicates with no server of that name. Peers lists them.

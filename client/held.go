@@ -84,7 +84,7 @@ func (h *Held) withdraw(ctx context.Context) error {
 func (h *Held) endSession(ctx context.Context) {
 	err := h.client.DestroySession(ctx, h.session)
 	if err != nil && !noSession(err) {
-		h.client.log.Info("session not ended, it will end by itself", "session", h.session, "err", err)
+		h.client.log.Info("session not ended, it will expire", "session", h.session, "err", err)
 	}
 }
 

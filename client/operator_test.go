@@ -39,7 +39,7 @@ func TestEndOfAnActThatIsNotThereIsAnError(t *testing.T) {
 	s := fake.Always(200, `{"app":"ORDERS","id":"orders-1","index":"e-7","nothing":true}`)
 	c := clientOf(t, fake.Servers{"a": s}, "a")
 	_, err := c.EndOverride(context.Background(), key, by)
-	expect.That(t, errors.Is(err, ErrNoAct) && err.Error() == "end the override of ORDERS/orders-1: there is none", "an override: %v", err)
+	expect.That(t, errors.Is(err, ErrNoAct) && err.Error() == "end the override of ORDERS/orders-1: none is in force", "an override: %v", err)
 	_, err = c.EndQuarantine(context.Background(), key, by)
 	expect.ErrorIs(t, err, ErrNoAct, "a quarantine:")
 }

@@ -322,7 +322,7 @@ func (s *semaphoreRecipe) found(entries []Pair) (contenders, error) {
 			continue
 		}
 		if err := json.Unmarshal(e.Value, &found.list); err != nil {
-			return found, fmt.Errorf("%w: the value of key %q is no list of holders: %w", ErrKeyConflict, e.Key, err)
+			return found, fmt.Errorf("%w: the value of key %q is not a list of holders: %w", ErrKeyConflict, e.Key, err)
 		}
 	}
 	return found, nil

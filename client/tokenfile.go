@@ -24,7 +24,7 @@ func checkToken(text string) error {
 	case len(text) > longestToken:
 		return fmt.Errorf("it has more than %d bytes", longestToken)
 	case strings.ContainsFunc(text, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsGraphic(c) || c == ' ' }):
-		return errors.New("it is no token: a token is one word of ASCII characters")
+		return errors.New("it is not a token: a token is one word of ASCII characters")
 	}
 	return nil
 }

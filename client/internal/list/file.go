@@ -90,7 +90,7 @@ func readLastKnown(text []byte, app string) (*List, time.Time, error) {
 		return nil, time.Time{}, err
 	}
 	if file.App != app {
-		return nil, time.Time{}, fmt.Errorf("it is of %s, not of %s; each list needs a file of its own", named(file.App), named(app))
+		return nil, time.Time{}, fmt.Errorf("it holds %s, not %s; each list needs a file of its own", named(file.App), named(app))
 	}
 	s, err := decodeList(file.List)
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *refresher) restore() {
 	case errors.Is(err, fs.ErrNotExist):
 		return
 	case err != nil:
-		r.config.Log.Warn("the list of instances on disk is of no use, starting without one", "app", r.config.App, "err", err)
+		r.config.Log.Warn("the list of instances on disk cannot be used, starting without one", "app", r.config.App, "err", err)
 		return
 	}
 	r.file.saved, r.file.asOf = list, asOf

@@ -186,9 +186,9 @@ func TestLastKnownListIsRefused(t *testing.T) {
 		{"no list", `{"version":1,"app":"ORDERS","up_to_date":1}`, "orders", "damaged"},
 		{"a list without applications", replace(`"applications"`, `"apps"`), "orders", `JSON lacks the root key "applications"`},
 		{"a hash that does not fit", replace("UP_1_", "UP_2_"), "orders", `damaged: its list has the hash "UP_1_" and says "UP_2_"`},
-		{"another application", good, "ledger", "it is of application ORDERS, not of application LEDGER"},
-		{"one application instead of all", good, "", "it is of application ORDERS, not of all applications"},
-		{"all applications instead of one", replace(`"app":"ORDERS"`, `"app":""`), "orders", "it is of all applications, not of application ORDERS"},
+		{"another application", good, "ledger", "it holds application ORDERS, not application LEDGER"},
+		{"one application instead of all", good, "", "it holds application ORDERS, not all applications"},
+		{"all applications instead of one", replace(`"app":"ORDERS"`, `"app":""`), "orders", "it holds all applications, not application ORDERS"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -108,7 +108,7 @@ func (l *lookup) run(ctx context.Context, q *query) {
 func (l *lookup) replace(urls []string) error {
 	changed, err := l.servers.replace(urls)
 	if changed {
-		l.log.Info("the servers are others", "servers", l.servers.names())
+		l.log.Info("the servers have changed", "servers", l.servers.names())
 	}
 	return err
 }
