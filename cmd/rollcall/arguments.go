@@ -67,7 +67,7 @@ func checkFor(d time.Duration) error {
 func checkSession(ttl, lockDelay time.Duration) error {
 	var errs []error
 	if ttl <= 0 {
-		errs = append(errs, fmt.Errorf("--ttl: %v is no time", ttl))
+		errs = append(errs, fmt.Errorf("--ttl: %v is not above 0s", ttl))
 	}
 	if lockDelay < 0 || lockDelay > time.Minute {
 		errs = append(errs, fmt.Errorf("--lock-delay: %v is not between 0s and 1m", lockDelay))

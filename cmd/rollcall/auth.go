@@ -300,7 +300,7 @@ func openSecret(path string, stdout io.Writer) (*secretOut, error) {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s is there already; it is not overwritten: give another name", path)
+		return nil, fmt.Errorf("%s already exists and is not overwritten: give another name", path)
 	}
 	return &secretOut{f, path}, err
 }

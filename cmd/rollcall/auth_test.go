@@ -210,7 +210,7 @@ func TestTLSIssueAddsACertificateAndOverwritesNone(t *testing.T) {
 	expect.Equal(t, need.Got(os.Stat(filepath.Join(out, "ci.key")))(t).Mode(), fs.FileMode(0o600), "mode of the key")
 	need.OK(t, os.Remove(filepath.Join(cluster, "authority.key")))
 	_, stderr, code = rollcall(t, "tls", "issue", "n3", "--authority", cluster, "--out", out)
-	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "authority.key is not there"), "without the authority's key: exit %d, %q", code, stderr)
+	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "authority.key is missing"), "without the authority's key: exit %d, %q", code, stderr)
 }
 
 // The socket is in a node's data directory; the server runs in a process of its own.
@@ -288,7 +288,7 @@ func TestAuthHashMakesALineAndGivesTheTextOnce(t *testing.T) {
 	expect.That(t, k.Good(access.HashOf(text), k.Expires-1) && !k.Good(access.HashOf(text), k.Expires) && k.App == "ORDERS", "got %+v", k)
 
 	_, _, err = authHash(t, "", append(args, "--out", path)...)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "there already"), "a file was overwritten: %v", err)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "already exists"), "a file was overwritten: %v", err)
 
 	again, shown, err := authHash(t, text+"\n", "--name", "orders", "--role", "service", "--app", "ORDERS", "--from", "-")
 	need.OK(t, err)

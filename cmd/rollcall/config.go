@@ -68,7 +68,7 @@ func newConfigInitCommand() *cobra.Command {
 func initFile(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already; it is not overwritten: give another name", path)
+		return fmt.Errorf("%s already exists and is not overwritten: give another name", path)
 	}
 	if err != nil {
 		return err

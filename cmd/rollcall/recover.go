@@ -89,7 +89,7 @@ func recoverCluster(ctx context.Context, dir string, members map[string]string, 
 // skipEntry makes a node skip a log entry.
 func skipEntry(dir string, entry uint64, out cli.Output, w io.Writer) error {
 	if entry == 0 {
-		return cli.Usage(errors.New("--skip-entry: 0 is no log entry: give the index that the node's last line names"))
+		return cli.Usage(errors.New("--skip-entry: 0 is not a log entry: give the index that the node's last line names"))
 	}
 	done, err := node.SkipEntry(dir, entry)
 	if err != nil {

@@ -217,7 +217,7 @@ func checkTokenFile(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	if err := certfiles.CheckPrivate(path); err != nil {
 		return fmt.Errorf("%w, and exchange the token (rollcall token rotate): others may have read it", err)

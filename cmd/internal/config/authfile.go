@@ -52,9 +52,9 @@ func parseComplete(path string, data []byte) (access.Content, error) {
 func checkLoss(path string, old *access.Table, next *access.Content) error {
 	switch {
 	case len(next.Tokens) == 0 && len(old.Tokens) > 0:
-		return fmt.Errorf("%s has no tokens any more, and had %d; if that is meant, start the node again", path, len(old.Tokens))
+		return fmt.Errorf("%s no longer has any of its %d tokens; if that is intended, start the node again", path, len(old.Tokens))
 	case next.Mode == access.Unset && old.Mode > access.Off:
-		return fmt.Errorf("%s says no mode any more, and said %v; if that is meant, write mode: off", path, old.Mode)
+		return fmt.Errorf("%s no longer sets the mode, which was %v; if that is intended, write mode: off", path, old.Mode)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (s *AuthFile) use(data []byte, err error) (changed bool) {
 	}
 	if err != nil {
 		s.state.Store(&state{old.table, old.digest, err.Error()})
-		s.log.Warn("the changed auth.file is not in force: what it said before is", "err", err)
+		s.log.Warn("the changed auth.file is not in force; its previous contents are", "err", err)
 		return false
 	}
 	digest := next.Digest()

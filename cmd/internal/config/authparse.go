@@ -26,7 +26,7 @@ var secretText = regexp.MustCompile(`rct_[a-z2-7]{16}_[a-z2-7]`)
 func ParseAuthFile(name string, data []byte) (access.Content, error) {
 	p := parser{name: name}
 	if at := secretText.FindIndex(data); at != nil {
-		p.fail(1+bytes.Count(data[:at[0]], []byte("\n")), "the text of a token stands there; only its hash belongs into the file (rollcall auth hash makes it)")
+		p.fail(1+bytes.Count(data[:at[0]], []byte("\n")), "this is the text of a token; only its hash belongs in the file (rollcall auth hash makes it)")
 		return access.Content{}, errors.Join(p.errs...)
 	}
 	root, err := document(data)
@@ -117,7 +117,7 @@ func (p *parser) pairs(n *yaml.Node, what string, read func(key, value *yaml.Nod
 		key := n.Content[i]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			p.fail(key.Line, "a key of %s is no text", what)
+			p.fail(key.Line, "a key of %s is not text", what)
 		case seen[key.Value]:
 			p.fail(key.Line, "a key of %s is given twice", what)
 		default:
@@ -219,7 +219,7 @@ func (p *parser) tokens(n *yaml.Node) {
 func (p *parser) accessor(n *yaml.Node) string {
 	text, ok := p.text(n, "accessor")
 	if ok && !access.IsAccessor(text) {
-		p.fail(n.Line, "what stands there is no accessor: that is the second part of a token's text, rct_ACCESSOR_SECRET_CHECK")
+		p.fail(n.Line, "this is not an accessor, which is the second part of a token's text, rct_ACCESSOR_SECRET_CHECK")
 		return ""
 	}
 	return text
@@ -232,7 +232,7 @@ func (p *parser) hash(k *access.Token, n *yaml.Node) {
 	}
 	sum, err := hex.DecodeString(text)
 	if err != nil || len(sum) != sha256.Size {
-		p.fail(n.Line, "what stands there is no hash: that has %d hexadecimal digits, the SHA-256 of a token's text (rollcall auth hash makes it)", 2*sha256.Size)
+		p.fail(n.Line, "this is not a hash, which has %d hexadecimal digits: the SHA-256 of a token's text (rollcall auth hash makes it)", 2*sha256.Size)
 		return
 	}
 	k.Secrets = append(k.Secrets, access.Secret{Hash: [sha256.Size]byte(sum)})

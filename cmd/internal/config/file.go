@@ -167,7 +167,7 @@ func (p *fileParser) leaf(name, kind string, n *yaml.Node) {
 	case kind == "map" && n.Kind == yaml.MappingNode:
 		p.joined(name, n, func(c []*yaml.Node) string { return c[0].Value + "=" + c[1].Value }, 2)
 	default:
-		p.fail(n, "key %s wants a %s", name, kind)
+		p.fail(n, "key %s must have a %s", name, kind)
 	}
 }
 
@@ -178,7 +178,7 @@ func (p *fileParser) joined(name string, n *yaml.Node, text func([]*yaml.Node) s
 		elem := n.Content[i : i+step]
 		for _, c := range elem {
 			if c.Kind != yaml.ScalarNode || strings.ContainsAny(c.Value, ",=") {
-				p.fail(c, "key %s wants plain addresses and names", name)
+				p.fail(c, "key %s must have plain addresses and names", name)
 				return
 			}
 		}

@@ -141,7 +141,7 @@ func (f *folder) checkNew(nodes []NodeAddress) error {
 		case names[key] != "":
 			errs = append(errs, fmt.Errorf("node %s %s: each needs a name of its own, and nothing is overwritten", n.Name, names[key]))
 		case err == nil:
-			errs = append(errs, fmt.Errorf("%s is there already; it is not overwritten: give another name, or move it away", folder))
+			errs = append(errs, fmt.Errorf("%s already exists and is not overwritten: give another name, or move it away", folder))
 		}
 		names[key] = "is given twice"
 		for _, host := range n.Hosts {
@@ -178,7 +178,7 @@ func readAuthority(dir string) (*certfiles.Authority, error) {
 	cert, certErr := os.ReadFile(certPath)
 	key, keyErr := os.ReadFile(keyPath)
 	if errors.Is(keyErr, fs.ErrNotExist) && certErr == nil {
-		return nil, fmt.Errorf("%s is not there, without which nothing can be signed: it stays where rollcall config init --tls made it, and is on none of the nodes", keyPath)
+		return nil, fmt.Errorf("%s is missing, and nothing can be signed without it: it stays where rollcall config init --tls made it, and is on none of the nodes", keyPath)
 	}
 	if err := errors.Join(certErr, keyErr); err != nil {
 		return nil, fmt.Errorf("%s has no authority, as rollcall config init --tls makes one: %w", dir, err)
@@ -218,7 +218,7 @@ func IssueCertificate(authority string, n NodeAddress, life time.Duration, out s
 	is := Issued{Cert: at + ".crt", Key: at + ".key", CA: filepath.Join(authority, AuthorityFile), Ends: made.Leaf.NotAfter}
 	for _, path := range []string{is.Cert, is.Key} {
 		if _, err := os.Lstat(path); err == nil {
-			return Issued{}, fmt.Errorf("%s is there already; it is not overwritten: give another --out, or move it away", path)
+			return Issued{}, fmt.Errorf("%s already exists and is not overwritten: give another --out, or move it away", path)
 		}
 	}
 	f := &folder{files: []newFile{{out, nil, 0o700}, {is.Key, pair.Key, 0o600}, {is.Cert, pair.Cert, 0o644}}}

@@ -197,9 +197,9 @@ func TestLoadNamesThePlaceOfEveryMistake(t *testing.T) {
 		{name: "unknown keys", file: "http:\n  adress: x\ndatta: {}\nraft: {timeout: 1s}\n", want: []string{"c.yaml:2: unknown key http.adress", "c.yaml:3: unknown key datta", "c.yaml:4: unknown key raft.timeout"}},
 		{name: "key given twice", file: "http:\n  addr: a:1\n  addr: b:1\n", want: []string{"c.yaml:3: key http.addr is given twice"}},
 		{name: "value for a section", file: "http: 8761\n", want: []string{"c.yaml:1: http is a section"}},
-		{name: "list for a text", file: "http: {addr: [a]}\n", want: []string{"c.yaml:1: key http.addr wants a text"}},
-		{name: "map for a list", file: "cluster: {join: {a: b}}\n", want: []string{"c.yaml:1: key cluster.join wants a list"}},
-		{name: "list of lists", file: "cluster: {join: [[a]]}\n", want: []string{"c.yaml:1: key cluster.join wants plain"}},
+		{name: "list for a text", file: "http: {addr: [a]}\n", want: []string{"c.yaml:1: key http.addr must have a text"}},
+		{name: "map for a list", file: "cluster: {join: {a: b}}\n", want: []string{"c.yaml:1: key cluster.join must have a list"}},
+		{name: "list of lists", file: "cluster: {join: [[a]]}\n", want: []string{"c.yaml:1: key cluster.join must have plain"}},
 		{name: "not a mapping", file: "- a\n", want: []string{"c.yaml:1: the file is a section"}},
 		{name: "not YAML", file: "a: [\n", want: []string{"c.yaml: yaml:"}},
 		{name: "two documents", file: "mode: cp\n---\nmode: ap\n", want: []string{"more than one YAML document"}},
@@ -419,9 +419,9 @@ func TestNodesThatCannotBeWrittenAreRefusedAndNothingIsLeft(t *testing.T) {
 		{name: "an address twice", args: []string{"n9=10.0.0.9", "n8=10.0.0.9"}, want: "n8=10.0.0.9: is an address of n9 already"},
 		{name: "there", args: []string{"n8=10.0.0.8", "n1=10.0.0.9"}, want: "node n1 is there already"},
 		{name: "an address that is there", args: []string{"n9=10.0.0.1"}, want: "is an address of n1 already"},
-		{name: "a folder that is there", args: []string{"n8=10.0.0.8", "n9=10.0.0.9"}, want: "n9 is there already; it is not overwritten",
+		{name: "a folder that is there", args: []string{"n8=10.0.0.8", "n9=10.0.0.9"}, want: "n9 already exists and is not overwritten",
 			there: func(t *testing.T, dir string) { need.OK(t, os.Mkdir(filepath.Join(dir, "n9"), 0o700)) }},
-		{name: "without the authority's key", args: []string{"n9=10.0.0.9"}, want: "authority.key is not there",
+		{name: "without the authority's key", args: []string{"n9=10.0.0.9"}, want: "authority.key is missing",
 			there: func(t *testing.T, dir string) {
 				need.OK(t, writeNodes(dir, false, "n1=10.0.0.1"))
 				need.OK(t, os.Remove(filepath.Join(dir, AuthorityKey)))

@@ -66,7 +66,7 @@ func ParseChosen(texts []string) (map[string]string, error) {
 		case !ok:
 			errs = append(errs, fmt.Errorf("%q is not of the form key=value", text))
 		case !found:
-			errs = append(errs, fmt.Errorf("%s is no setting", key))
+			errs = append(errs, fmt.Errorf("%s is not a setting", key))
 		default:
 			err := prefix(key, s.Set(value))
 			if err == nil {

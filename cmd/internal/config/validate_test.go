@@ -365,7 +365,7 @@ func TestTemplateHasWhatWasChosen(t *testing.T) {
 	expect.That(t, c.Store.DataDir == "/var/lib/rollcall" && c.HTTP.Addr == "127.0.0.1:9761" && len(c.Store.Join) == 2 && c.HTTP.Plain, "got %+v", c)
 	_, err = ParseChosen([]string{"data.dir", "http.adr=x", "limits.watchers=many", "limits.watchers=-1", "test.sync-delay=1s"})
 	expect.Equal(t, strings.Count(err.Error(), "\n")+1, 5, "mistakes:")
-	for _, want := range []string{`"data.dir" is not of the form key=value`, "http.adr is no setting", `limits.watchers: "many" is not`, "limits.watchers: -1 is below", "test.sync-delay is no setting"} {
+	for _, want := range []string{`"data.dir" is not of the form key=value`, "http.adr is not a setting", `limits.watchers: "many" is not`, "limits.watchers: -1 is below", "test.sync-delay is not a setting"} {
 		expect.That(t, strings.Contains(err.Error(), want), "got %v, want %q in it", err, want)
 	}
 }

@@ -24,7 +24,7 @@ func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
 	}
 	k, err := config.ReadToken(path)
 	if err != nil { // though Validate could read it
-		s.log.Error("the first operator cannot be made", "auth.bootstrap-token-file", path, "err", err)
+		s.log.Error("the first operator cannot be created", "auth.bootstrap-token-file", path, "err", err)
 		return
 	}
 	const by = "auth.bootstrap-token-file"

@@ -139,7 +139,7 @@ func (n *notifier) send(message string) {
 func (n *notifier) notify(lines ...string) {
 	_, err := daemon.SdNotify(false, strings.Join(lines, "\n"))
 	if err != nil && !n.failed {
-		n.log.Warn("the service manager is not told how the node is", "err", fmt.Errorf("NOTIFY_SOCKET: %w", err))
+		n.log.Warn("the service manager does not learn the node's state", "err", fmt.Errorf("NOTIFY_SOCKET: %w", err))
 	}
 	n.failed = err != nil
 }
