@@ -432,7 +432,7 @@ func TestClusterGoesOnWithoutAnEntryThatPanics(t *testing.T) {
 	for _, tt := range []struct {
 		entry, code int
 		want        string
-	}{{0, 2, "0 is no log entry"}, {entry + 1000, 1, "beyond the end of the log"}, {1, 1, "Raft's own"}} {
+	}{{0, 2, "0 is not a log entry"}, {entry + 1000, 1, "beyond the end of the log"}, {1, 1, "Raft's own"}} {
 		said, code := skipEntry(t, first, tt.entry)
 		expect.That(t, code == tt.code && strings.Contains(said, tt.want), "--skip-entry %d: exit code %d, %s", tt.entry, code, said)
 	}

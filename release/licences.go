@@ -171,7 +171,7 @@ func readLicence(part, version, dir string, names []string) (licence, error) {
 		scanned := licensecheck.Scan(text)
 		if scanned.Percent < covered {
 			if name == path.Base(name) && decides.MatchString(name) {
-				return l, fmt.Errorf("%s %s: %s is no licence that is known", part, version, name)
+				return l, fmt.Errorf("%s %s: %s is not a known licence", part, version, name)
 			}
 			continue
 		}
@@ -184,7 +184,7 @@ func readLicence(part, version, dir string, names []string) (licence, error) {
 	slices.Sort(l.ids)
 	l.ids = slices.Compact(l.ids)
 	if len(l.ids) == 0 {
-		return l, fmt.Errorf("%s %s: no licence that is known is in %s (files looked at: %q)", part, version, filepath.Base(dir), names)
+		return l, fmt.Errorf("%s %s: no known licence is in %s (files looked at: %q)", part, version, filepath.Base(dir), names)
 	}
 	for _, id := range l.ids {
 		if !slices.Contains(openLicences, id) {

@@ -271,7 +271,7 @@ func TestLicenceThatIsNotOpenIsAnError(t *testing.T) {
 	}{
 		{"an open one, with files that are no licences", map[string]string{"LICENSE": apache, "NOTICE": "Made by us.", "license.go": "package m"}, ""},
 		{"an open one with a condition", map[string]string{"LICENSE": apache + notForSale}, "example.org/m v1.0.0 is under CommonsClause, which is not one of the open licences"},
-		{"an unknown one beside an open one", map[string]string{"LICENSE": "Business Source License 1.1", "LICENSE-before-v1": apache}, "example.org/m v1.0.0: LICENSE is no licence that is known"},
+		{"an unknown one beside an open one", map[string]string{"LICENSE": "Business Source License 1.1", "LICENSE-before-v1": apache}, "example.org/m v1.0.0: LICENSE is not a known licence"},
 	} {
 		dir := t.TempDir()
 		for name, text := range row.files {

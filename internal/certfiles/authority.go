@@ -56,7 +56,7 @@ func ReadAuthority(pair Pair) (*Authority, error) {
 	}
 	key, ok := read.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || !read.Leaf.IsCA {
-		return nil, fmt.Errorf("the certificate of %q is not that of an authority with an ECDSA key", read.Leaf.Subject.CommonName)
+		return nil, fmt.Errorf("the certificate of %q does not belong to an authority with an ECDSA key", read.Leaf.Subject.CommonName)
 	}
 	return &Authority{read.Leaf, key}, nil
 }
@@ -74,7 +74,7 @@ func (a *Authority) Issue(name string, hosts []string, life time.Duration, now t
 		return Pair{}, err
 	}
 	if !now.Before(a.cert.NotAfter) {
-		return Pair{}, fmt.Errorf("the authority %q has ended at %v", a.cert.Subject.CommonName, a.cert.NotAfter)
+		return Pair{}, fmt.Errorf("the authority %q expired at %v", a.cert.Subject.CommonName, a.cert.NotAfter)
 	}
 	if template.NotAfter.After(a.cert.NotAfter) {
 		template.NotAfter = a.cert.NotAfter

@@ -239,11 +239,11 @@ func TestOnlyAnAuthorityThatHoldsSigns(t *testing.T) {
 	need.OK(t, err)
 	issued := need.Got(a.Issue("n1", []string{"10.0.0.1"}, certfiles.CertificateLife, now))(t)
 	_, err = certfiles.ReadAuthority(issued)
-	expect.That(t, err != nil && strings.Contains(err.Error(), `"n1" is not that of an authority`), "a node's certificate as authority: %v", err)
+	expect.That(t, err != nil && strings.Contains(err.Error(), `"n1" does not belong to an authority`), "a node's certificate as authority: %v", err)
 	late := now.Add(9*365*24*time.Hour + 100*24*time.Hour)
 	last := need.Got(a.Issue("n1", nil, certfiles.CertificateLife, late))(t)
 	of := func(p certfiles.Pair) *x509.Certificate { return need.Got(tls.X509KeyPair(p.Cert, p.Key))(t).Leaf }
 	expect.That(t, of(last).NotAfter.Equal(of(pair).NotAfter), "a late certificate ends %v, the authority %v", of(last).NotAfter, of(pair).NotAfter)
 	_, err = a.Issue("n1", nil, certfiles.CertificateLife, late.Add(365*24*time.Hour))
-	expect.That(t, err != nil && strings.Contains(err.Error(), "has ended"), "after its end: %v", err)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "expired"), "after its end: %v", err)
 }

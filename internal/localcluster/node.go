@@ -127,7 +127,7 @@ func (n *Node) AllSettings() map[string]string {
 // process.
 func (n *Node) Start(command ...string) (err error) {
 	if n.Running() {
-		return fmt.Errorf("%s is not started: it runs", n.Name)
+		return fmt.Errorf("%s is already running", n.Name)
 	}
 	n.Process, err = Start(n.LogFile, nil, command[0], append(command[1:len(command):len(command)], n.Arguments()...)...)
 	if err != nil {

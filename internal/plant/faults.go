@@ -63,7 +63,7 @@ func readFault(path string) (f fault, err error) {
 			}
 		}
 		if n := bytes.Count(source, before); n != 1 {
-			return f, fmt.Errorf("%s: the text to change stands %d times in %s; it must stand there once", path, n, file)
+			return f, fmt.Errorf("%s: the text to change occurs %d times in %s; it must occur once", path, n, file)
 		}
 		f.files[file] = bytes.Replace(source, before, after, 1)
 	}

@@ -26,8 +26,8 @@ func TestMistakesOfAFault(t *testing.T) {
 	for text, says := range map[string]string{
 		"by: seeds\n":                                      "want a line by: and places",
 		"file: a.go\n<<<<\nvar\n====\n>>>>\n":              "want a line by: and places",
-		"by: seeds\nfile: a.go\n<<<<\n+ 1\n====\n>>>>\n":   "stands 2 times in a.go",
-		"by: seeds\nfile: a.go\n<<<<\nnone\n====\n>>>>\n":  "stands 0 times in a.go",
+		"by: seeds\nfile: a.go\n<<<<\n+ 1\n====\n>>>>\n":   "occurs 2 times in a.go",
+		"by: seeds\nfile: a.go\n<<<<\nnone\n====\n>>>>\n":  "occurs 0 times in a.go",
 		"by: seeds\nfile: b.go\n<<<<\nvar x\n====\n>>>>\n": "open b.go",
 	} {
 		need.OK(t, os.WriteFile("fault", []byte(text), 0o600))
