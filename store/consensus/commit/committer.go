@@ -46,7 +46,7 @@ type Config struct {
 }
 
 // Committer is the group commit: all writes of this node go through it. What waits when a slot frees becomes one
-// batch. Only renewals wait for a timer (company.go, gather.go). It is shaped like bbolt's DB.Batch, with the
+// batch. Only renewals wait for a timer (renewals.go, gather.go). It is shaped like bbolt's DB.Batch, with the
 // slots of a pipeline: while one entry is in the leader's store, the one before it is in the followers'.
 type Committer struct {
 	cfg   Config
@@ -54,14 +54,14 @@ type Committer struct {
 	wake  chan struct{} // holds a token while something waits
 	// patience is how long renewals wait to be committed together. 0 disables the wait.
 	patience time.Duration
-	pulse    pulse
+	pauses   pauseDetector
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool       // no further calls are admitted
 	calls     []*call    // queued, in order of arrival
 	proposals []*proposal
 	gathered  []*call // renewals waiting to be committed together, see gather
-	company   company
+	renewals  renewalDelay
 	seq       uint64
 	open      map[uint64]struct{} // numbers of batches without results yet
 }
@@ -74,10 +74,10 @@ func New(cfg Config) *Committer {
 		wake:     make(chan struct{}, 1),
 		patience: GatherFor,
 		open:     map[uint64]struct{}{},
-		company:  company{limit: cfg.RenewalWait},
+		renewals: renewalDelay{limit: cfg.RenewalWait},
 	}
 	if cfg.NoBatching {
-		c.patience, c.company.limit = 0, 0
+		c.patience, c.renewals.limit = 0, 0
 	}
 	return c
 }
@@ -200,7 +200,7 @@ func (c *Committer) enqueue(k *call) bool {
 		return false
 	}
 	c.calls = append(c.calls, k)
-	c.company.count(renewalsIn(k.items), k.arrived)
+	c.renewals.count(renewalsIn(k.items), k.arrived)
 	c.signal()
 	return true
 }
@@ -222,7 +222,7 @@ func (c *Committer) propose(ctx context.Context, p *proposal, renewals int) (fsm
 		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed)
 	}
 	c.proposals = append(c.proposals, p)
-	c.company.count(renewals, time.Now())
+	c.renewals.count(renewals, time.Now())
 	c.signal()
 	c.mu.Unlock()
 	select {

@@ -73,15 +73,15 @@ func (c *Committer) releaseGathered() {
 	c.signal()
 }
 
-// pulse notices pauses of the process by frequent beats. The first write after a pause sees that a beat is missing;
-// later writes see that one came late.
-type pulse struct {
+// pauseDetector notices pauses of the process by frequent beats. The first write after a pause sees that a beat is
+// missing; later writes see that one came late.
+type pauseDetector struct {
 	last  atomic.Pointer[time.Time] // newest beat; nil before the first
 	until atomic.Pointer[time.Time] // until when writes may have arrived before a pause; nil if there was none
 }
 
 // beat must be called often.
-func (p *pulse) beat(now time.Time) {
+func (p *pauseDetector) beat(now time.Time) {
 	if p.grace(now) == wakeGrace {
 		until := now.Add(wakeGrace)
 		p.until.Store(&until)
@@ -91,7 +91,7 @@ func (p *pulse) beat(now time.Time) {
 
 // grace returns how long a write that arrives now must wait, because it may have waited through a pause of this
 // process. It is 0 without a pause.
-func (p *pulse) grace(now time.Time) time.Duration {
+func (p *pauseDetector) grace(now time.Time) time.Duration {
 	if last := p.last.Load(); last != nil && now.Sub(*last) > expiry.MaxStep {
 		return wakeGrace
 	}

@@ -449,7 +449,7 @@ func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 
 func TestWriteAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
 	now := time.Now()
-	var p pulse
+	var p pauseDetector
 	expect.Equal(t, p.grace(now), 0, "before the first beat:")
 	for range 100 {
 		p.beat(now)
@@ -466,7 +466,7 @@ func TestWriteAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
 // The time of the last pause is then in the future.
 func TestWriteDoesNotWaitForAWallClockThatIsSetBack(t *testing.T) {
 	now := time.Now()
-	var p pulse
+	var p pauseDetector
 	p.beat(now)
 	now = now.Add(time.Minute)
 	p.beat(now) // after a pause
@@ -516,8 +516,8 @@ func (r instantResult) Error() error  { return r.err }
 func (r instantResult) Response() any { return r.applied }
 func (r instantResult) Index() uint64 { return r.index }
 
-// companyRig is the committer of a leader in virtual time.
-type companyRig struct {
+// renewalRig is the committer of a leader in virtual time.
+type renewalRig struct {
 	*Committer
 	log   *instantLog
 	ctx   context.Context // until the rig stops
@@ -527,7 +527,7 @@ type companyRig struct {
 
 const renewalWait = 100 * time.Millisecond
 
-func newCompanyRig(t *testing.T, wait time.Duration) *companyRig {
+func newRenewalRig(t *testing.T, wait time.Duration) *renewalRig {
 	t.Helper()
 	log := &instantLog{machine: fsm.NewMachine(), index: 1}
 	founded := need.Got(log.machine.Apply(1, 1, fsm.AppendEstablish(nil, codec.Newest, fsm.Establish{Node: "n1", Cluster: "c", Level: codec.Newest})))(t)
@@ -536,7 +536,7 @@ func newCompanyRig(t *testing.T, wait time.Duration) *companyRig {
 	state := new(membership.LeaderState)
 	state.Lead(membership.NewLeadership(expiry.NewReign(founded.Epoch, 0, log.machine.View()), ctx, began))
 	metrics := NewMetrics(prometheus.NewRegistry())
-	r := &companyRig{log: log, ctx: ctx, began: began}
+	r := &renewalRig{log: log, ctx: ctx, began: began}
 	r.Committer = New(Config{
 		InFlight: 2, RenewalWait: wait, Node: "n1", Boot: 1, Leadership: state, Nodes: port.NewNodes(nil, nil), Metrics: metrics,
 		Proposer: &Proposer{Raft: r, Level: log.machine.Level, Leadership: state, Metrics: metrics, Stamp: func() registry.Stamp {
@@ -554,7 +554,7 @@ func newCompanyRig(t *testing.T, wait time.Duration) *companyRig {
 }
 
 // Apply implements applier.
-func (r *companyRig) Apply(entry []byte, patience time.Duration) raft.ApplyFuture {
+func (r *renewalRig) Apply(entry []byte, patience time.Duration) raft.ApplyFuture {
 	f := r.log.Apply(entry, patience)
 	items := 0
 	for _, b := range f.Response().(fsm.Applied).Batches {
@@ -566,14 +566,14 @@ func (r *companyRig) Apply(entry []byte, patience time.Duration) raft.ApplyFutur
 	return f
 }
 
-func (r *companyRig) entries() []loggedEntry {
+func (r *renewalRig) entries() []loggedEntry {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	return slices.Clone(r.log.entries)
 }
 
 // send commits an operation and checks its outcome.
-func (r *companyRig) send(t *testing.T, op registry.Op, pace Pace, want registry.Outcome) {
+func (r *renewalRig) send(t *testing.T, op registry.Op, pace Pace, want registry.Outcome) {
 	r.calls.Go(func() {
 		results, err := r.Commit(r.ctx, []fsm.Item{{Origin: registry.FromClient, Op: op}}, pace)
 		expect.That(t, err == nil && results.Registry[0].Outcome == want, "%T: %+v, %v; want %v", op, results, err, want)
@@ -621,7 +621,7 @@ func TestRenewalsOfALeaderWaitForCompanyAfterTheLastEntry(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newCompanyRig(t, tt.wait)
+				r := newRenewalRig(t, tt.wait)
 				r.send(t, registration(), AtOnce, registry.Done)
 				for _, s := range tt.steps {
 					time.Sleep(s.after)
@@ -650,7 +650,7 @@ func TestRenewalsWaitTheShorterTheMoreCome(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(strconv.Itoa(tt.perSecond), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newCompanyRig(t, renewalWait)
+				r := newRenewalRig(t, renewalWait)
 				r.send(t, registration(), AtOnce, registry.Done)
 				renewForASecond := func() (entries int) {
 					before := len(r.entries())
@@ -670,7 +670,7 @@ func TestRenewalsWaitTheShorterTheMoreCome(t *testing.T) {
 }
 
 func TestFewRenewalsWaitAgainAfterMany(t *testing.T) {
-	k := company{limit: renewalWait}
+	k := renewalDelay{limit: renewalWait}
 	now := time.Now()
 	k.count(2*manyRenewals, now)
 	expect.Equal(t, k.wait(now), 0, "while many come:")
@@ -680,7 +680,7 @@ func TestFewRenewalsWaitAgainAfterMany(t *testing.T) {
 
 func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newCompanyRig(t, renewalWait)
+		r := newRenewalRig(t, renewalWait)
 		r.send(t, registration(), AtOnce, registry.Done)
 		serve := func(seq uint64, mayWait bool) {
 			r.calls.Go(func() {

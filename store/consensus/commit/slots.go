@@ -104,7 +104,7 @@ func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*propos
 		encoded = append(encoded, own.encode(c.cfg.Proposer.Level(), l.Bound(own.giveUpAt(now))))
 	}
 	c.mu.Lock()
-	c.company.newest = now
+	c.renewals.newest = now
 	c.mu.Unlock()
 	e, err := c.cfg.Proposer.Propose(encoded...) // an entry without batches does no harm
 	return e, kept, err
@@ -148,7 +148,7 @@ const lookAgain = store.NoLeaderWait / 40
 func (c *Committer) Sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		now, pause := time.Now(), expiry.ClockInterval
-		c.pulse.beat(now)
+		c.pauses.beat(now)
 		if c.expire(now.Add(-c.noLeader())) {
 			pause = lookAgain
 		}

@@ -78,8 +78,8 @@ func (t *Transport) over(term uint64) bool {
 	return leads != nil && !(*leads)(term)
 }
 
-// errOver ends what a leader sends after its leadership is over.
-var errOver = errors.New("the leadership of this term is over")
+// errLeadershipEnded ends what a leader sends after its leadership is over.
+var errLeadershipEnded = errors.New("the leadership of this term is over")
 
 // Wake ends the rest of pipelines: this node has stored or applied an entry.
 func (t *Transport) Wake() { t.news.Fire() }
@@ -120,8 +120,9 @@ type snapshotReader struct {
 	index     uint64 // of the snapshot
 }
 
-// errPast refuses a snapshot. Raft would install it, forget the entries behind it, and panic over the next commit.
-var errPast = errors.New("this node has applied more than the snapshot has")
+// errOutdatedSnapshot refuses a snapshot. Raft would install it, forget the entries behind it, and panic over the
+// next commit.
+var errOutdatedSnapshot = errors.New("this node has applied more than the snapshot has")
 
 // Read implements io.Reader. The main loop reads, so nothing is applied meanwhile. A leader keeps sending a snapshot
 // to the address of a removed server, where another server may listen by then.
@@ -130,7 +131,7 @@ func (r snapshotReader) Read(p []byte) (int, error) {
 	defer hung.Stop()
 	if applied := r.transport.applied.Load(); applied != nil && r.index <= (*applied)() {
 		_, err := io.Copy(io.Discard, r.Reader) // otherwise the rest would be taken for the next request
-		return 0, errors.Join(errPast, err)
+		return 0, errors.Join(errOutdatedSnapshot, err)
 	}
 	n, err := r.Reader.Read(p)
 	if n > 0 {
@@ -180,7 +181,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	f := t.follower(id)
 	send := func() error {
 		if t.over(args.Term) {
-			return errOver
+			return errLeadershipEnded
 		}
 		*resp = raft.AppendEntriesResponse{} // left over from a reply that broke off
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
@@ -195,7 +196,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	}
 	t.awaitReply(replied, args.Term)
 	for range MaxPool + 1 {
-		if err == nil || late(err) || !closed(replied) || errors.Is(err, errOver) {
+		if err == nil || late(err) || !closed(replied) || errors.Is(err, errLeadershipEnded) {
 			break
 		}
 		err = send()
@@ -218,7 +219,7 @@ func (t *Transport) beat(f *follower, send func() error) error {
 	if err != nil {
 		f.failed.Add(1)
 	}
-	for err != nil && !errors.Is(err, errOver) && time.Since(began) < beatFor && t.closing.Err() == nil {
+	for err != nil && !errors.Is(err, errLeadershipEnded) && time.Since(began) < beatFor && t.closing.Err() == nil {
 		wait.Pause(t.closing, nil, beatAgain)
 		err = send()
 	}

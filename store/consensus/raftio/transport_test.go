@@ -497,7 +497,7 @@ func TestTransportSendsNothingAfterTheEndOfTheLeadership(t *testing.T) {
 		}
 		w.away.Store(false)
 		send(heartbeatOf("leader", 1))
-		expect.ErrorIs(t, <-ended, errOver, "a heartbeat of the old term ended with")
+		expect.ErrorIs(t, <-ended, errLeadershipEnded, "a heartbeat of the old term ended with")
 		expect.Equal(t, beats.Load(), 0, "heartbeats that arrived")
 		send(heartbeatOf("leader", 2))
 		expect.OK(t, <-ended)
@@ -524,7 +524,7 @@ func TestTransportHoldsTheFailureOfASnapshotBackUntilTheNextHeartbeat(t *testing
 func TestSnapshotThatIsBehindTheStateIsNotInstalled(t *testing.T) {
 	tr := &Transport{Patience: time.Hour}
 	tr.SetApplied(func() uint64 { return 262 })
-	for index, want := range map[uint64]error{208: errPast, 262: errPast, 263: nil} {
+	for index, want := range map[uint64]error{208: errOutdatedSnapshot, 262: errOutdatedSnapshot, 263: nil} {
 		sent := strings.NewReader("what the leader sends")
 		got, err := io.ReadAll(snapshotReader{sent, tr, "n1", index})
 		expect.ErrorIs(t, err, want, "snapshot of entry %d", index)

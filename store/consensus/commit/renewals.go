@@ -34,33 +34,33 @@ const (
 	waitingBatches = 24
 )
 
-// company decides how long renewals wait to share an entry. The committer's mu guards it.
-type company struct {
-	limit   time.Duration // wait after the last entry while few arrive; 0 disables it
-	newest  time.Time     // when this node last proposed an entry of its committer
-	alarmed bool          // a timer will wake the committer
-	away    int           // batches waiting at the leader
+// renewalDelay decides how long renewals wait to share an entry. The committer's mu guards it.
+type renewalDelay struct {
+	limit    time.Duration // wait after the last entry while few arrive; 0 disables it
+	newest   time.Time     // when this node last proposed an entry of its committer
+	timerSet bool          // a timer will wake the committer
+	atLeader int           // batches waiting at the leader
 
-	second time.Time // start of the current second
-	now    int       // renewals in the current second
-	before int       // renewals in the second before
+	second     time.Time // start of the current second
+	thisSecond int       // renewals in the current second
+	lastSecond int       // renewals in the second before
 }
 
 // count counts renewals that reached this node as the leader.
-func (k *company) count(renewals int, now time.Time) {
+func (k *renewalDelay) count(renewals int, now time.Time) {
 	switch since := now.Sub(k.second); {
 	case since >= 2*time.Second:
-		k.second, k.before, k.now = now, 0, 0
+		k.second, k.lastSecond, k.thisSecond = now, 0, 0
 	case since >= time.Second:
-		k.second, k.before, k.now = k.second.Add(time.Second), k.now, 0
+		k.second, k.lastSecond, k.thisSecond = k.second.Add(time.Second), k.thisSecond, 0
 	}
-	k.now += renewals
+	k.thisSecond += renewals
 }
 
 // wait returns how long after the last entry renewals wait at present.
-func (k *company) wait(now time.Time) time.Duration {
+func (k *renewalDelay) wait(now time.Time) time.Duration {
 	k.count(0, now)
-	rate := max(k.now, k.before, fewRenewals)
+	rate := max(k.thisSecond, k.lastSecond, fewRenewals)
 	if rate >= manyRenewals {
 		return 0
 	}
@@ -72,18 +72,18 @@ func (k *company) wait(now time.Time) time.Duration {
 func (c *Committer) holdBack(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.company.limit == 0 || len(c.calls)+len(c.proposals) == 0 || !c.onlyWhatMayWait() {
+	if c.renewals.limit == 0 || len(c.calls)+len(c.proposals) == 0 || !c.onlyWhatMayWait() {
 		return false
 	}
 	if c.cfg.Leadership.Own() == nil {
-		return c.company.away >= waitingBatches
+		return c.renewals.atLeader >= waitingBatches
 	}
-	left := c.company.wait(now) - now.Sub(c.company.newest)
+	left := c.renewals.wait(now) - now.Sub(c.renewals.newest)
 	if left <= 0 {
 		return false
 	}
-	if !c.company.alarmed {
-		c.company.alarmed = true
+	if !c.renewals.timerSet {
+		c.renewals.timerSet = true
 		time.AfterFunc(left, c.endWait)
 	}
 	return true
@@ -98,7 +98,7 @@ func (c *Committer) onlyWhatMayWait() bool {
 func (c *Committer) endWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.company.alarmed = false
+	c.renewals.timerSet = false
 	c.signal()
 }
 
@@ -110,17 +110,17 @@ func (c *Committer) sendAside(own *batch, proposals []*proposal, e *Entry) bool 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.company.away >= waitingBatches {
+	if c.renewals.atLeader >= waitingBatches {
 		return false
 	}
-	c.company.away++
+	c.renewals.atLeader++
 	return true
 }
 
 func (c *Committer) returnAside() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.company.away--
+	c.renewals.atLeader--
 	c.signal()
 }
 
