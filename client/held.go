@@ -91,7 +91,7 @@ func (h *Held) endSession(ctx context.Context) {
 // abandon leaves the queue, and gives back the lock that the session may have got meanwhile: a session that ends as a
 // holder would leave a lock delay behind.
 func (h *Held) abandon(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
 	_ = h.close(ctx, ErrReleased) // it does not matter whether the session was lost
 	if _, err := h.protocol.release(ctx, kv.Fence{}); err != nil {

@@ -218,7 +218,7 @@ func (k *keeper) close(ctx context.Context, cause error) error {
 }
 
 // lasts returns how long it is useful to release the session at the cluster: until it expires.
-func (k *keeper) lasts() time.Duration { return max(k.remaining(), farewell) }
+func (k *keeper) lasts() time.Duration { return max(k.remaining(), giveBackTimeout) }
 
 // giveUp ends the renewals, and calls back to give back what is held. ErrLost means that it was no longer held.
 func (k *keeper) giveUp(ctx context.Context, back func(context.Context) error) error {
@@ -257,7 +257,7 @@ func giveBack(ctx context.Context, lost error, try func() (bool, error)) error {
 			return nil
 		case err == nil:
 			return lost
-		case hopeless(err):
+		case isPermanent(err):
 			return err
 		}
 		repeated = repeated || errors.Is(err, ErrUnknownOutcome)
@@ -288,5 +288,5 @@ func (c keptContext) Err() error {
 	return c.Context.Err()
 }
 
-// farewell bounds the calls that give up or give back a lock, at all servers together.
-const farewell = 5 * time.Second
+// giveBackTimeout bounds the calls that give up or give back a lock, at all servers together.
+const giveBackTimeout = 5 * time.Second

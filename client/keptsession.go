@@ -29,7 +29,7 @@ func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSessio
 	}
 	s := &KeptSession{keeper: k}
 	if err := s.join(); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 		defer cancel()
 		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.giveUp(ctx, s.destroy)))
 	}

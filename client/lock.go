@@ -44,7 +44,7 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 		if err == nil {
 			return held, nil
 		}
-		if p.Try || hopeless(err) || !wait.For(ctx, wait.Retry(failures)) {
+		if p.Try || isPermanent(err) || !wait.For(ctx, wait.Retry(failures)) {
 			return nil, fmt.Errorf("acquire %s: %w", p, opening.reason(ctx, err))
 		}
 		if errors.Is(err, ErrLost) {
@@ -128,7 +128,7 @@ func (h *Held) lead(ctx context.Context, lead func(context.Context, *Held) error
 
 // resign gives leadership back, even when ctx has ended.
 func (h *Held) resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
 	if err := h.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
 		h.keeper.client.log.Warn("leadership not given back, it will be free when its session has ended", "lock", h.permit.Name, "err", err)

@@ -51,7 +51,7 @@ func (q queue) await(ctx context.Context) (kv.Index, error) {
 			return 0, context.Cause(ctx)
 		case err == nil && p.Try:
 			return 0, notAcquired(holders(a))
-		case err != nil && (p.Try || hopeless(err) || noSession(err)):
+		case err != nil && (p.Try || isPermanent(err) || noSession(err)):
 			return 0, err
 		case err != nil && !cut:
 			k.client.log.Info("waiting was cut, trying again", kindName(p.kind), p.Name, "err", err)
@@ -87,7 +87,7 @@ func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err err
 	}
 	a, err := q.ask(ctx, 0)
 	switch {
-	case err != nil && hopeless(err):
+	case err != nil && isPermanent(err):
 		return 0, false, err
 	case err != nil:
 		return 0, false, nil // the next request returns it

@@ -64,7 +64,7 @@ func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, b
 			return kv.Fence{}, context.Cause(ctx)
 		case err == nil && r.permit.Try:
 			return kv.Fence{}, notAcquired(next.holders)
-		case err != nil && (r.permit.Try || hopeless(err) || noSession(err)):
+		case err != nil && (r.permit.Try || isPermanent(err) || noSession(err)):
 			return kv.Fence{}, err
 		}
 		r.report(last, next, failures, err)

@@ -122,22 +122,22 @@ func TestResolverPassesTheChangesOfItsServiceOnly(t *testing.T) {
 	}
 }
 
-// restless is a list that changes while it is first read.
-type restless struct {
+// changingList is a list that changes while it is first read.
+type changingList struct {
 	*fakeList
 	next    *client.Snapshot
 	once    sync.Once
 	changed sync.WaitGroup
 }
 
-func (l *restless) Snapshot() *client.Snapshot {
+func (l *changingList) Snapshot() *client.Snapshot {
 	seen := l.fakeList.Snapshot()
 	l.once.Do(func() { l.changed.Go(l.change(l.next)) })
 	return seen
 }
 
 func TestResolverMissesNoChangeDuringTheFirstUpdate(t *testing.T) {
-	list := &restless{fakeList: newFakeList(t, instance("o1", "a", 80)), next: snapshotOf(t, instance("o2", "b", 80))}
+	list := &changingList{fakeList: newFakeList(t, instance("o1", "a", 80)), next: snapshotOf(t, instance("o2", "b", 80))}
 	cc := new(connection)
 	r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{}))(t)
 	list.changed.Wait()

@@ -50,7 +50,7 @@ func (b *inbox[K, T]) accept(h *holder[K, T]) bool {
 	}
 	b.load++
 	b.left.accepted = append(b.left.accepted, h)
-	b.rouse()
+	b.wakeIfEnough()
 	return true
 }
 
@@ -89,8 +89,8 @@ func (b *inbox[K, T]) swap(used mail[K, T]) mail[K, T] {
 	return m
 }
 
-// rouse wakes the acceptor if enough tasks wait for it. The caller holds mu.
-func (b *inbox[K, T]) rouse() {
+// wakeIfEnough wakes the acceptor if enough tasks wait for it. The caller holds mu.
+func (b *inbox[K, T]) wakeIfEnough() {
 	if len(b.left.accepted) >= b.patience {
 		signal(b.wake)
 	}
@@ -102,7 +102,7 @@ func (b *inbox[K, T]) publish(s Stats, finished, patience int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patience = patience
-	b.rouse()
+	b.wakeIfEnough()
 	b.stats = s
 	b.load -= finished
 	if finished > 0 {

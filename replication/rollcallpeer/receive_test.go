@@ -316,14 +316,14 @@ func TestReceiveReturnsErrorsOfTheRegistry(t *testing.T) {
 	expect.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(a.only().head()))), registry.ErrUnknownOutcome, "got")
 }
 
-// choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot read.
-type choosy struct {
+// pickyService refuses an instance with a long address, as one that no log entry can hold or the leader cannot read.
+type pickyService struct {
 	*registrytest.Memory
 	most int
 	err  error
 }
 
-func (c choosy) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+func (c pickyService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	for _, op := range ops {
 		if r, ok := op.(registry.Replica); ok && len(r.Instance.HomePageURL) > c.most {
 			return nil, c.err
@@ -341,7 +341,7 @@ func TestReceiveLeavesOutAnItemTooLargeOrUnknownToTheLeader(t *testing.T) {
 func oneItemIsLeftOut(t *testing.T, cause error) {
 	t.Helper()
 	a, b := twoDatacenters(t)
-	b.side.Service = choosy{b.Memory, 1000, cause}
+	b.side.Service = pickyService{b.Memory, 1000, cause}
 	var items []registry.Op
 	for n := range 7 {
 		i := peertest.Instance("ORDERS", fmt.Sprint(n), 1)
@@ -388,7 +388,7 @@ func TestReplyIsBounded(t *testing.T) {
 
 func TestItemThatIsRefusedIsNamedOnBothSides(t *testing.T) {
 	eachKind(t, func(t *testing.T, a, b *site) {
-		b.Receiver.side.Service = choosy{b.Memory, 1000, registry.ErrTooLarge}
+		b.Receiver.side.Service = pickyService{b.Memory, 1000, registry.ErrTooLarge}
 		b.Receiver.side.Refusals = link.NewRefusals(nil, slog.New(slog.DiscardHandler))
 		i := peertest.Instance("ORDERS", "1", 1)
 		i.HomePageURL = strings.Repeat("x", 1001)

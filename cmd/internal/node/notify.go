@@ -90,15 +90,15 @@ func (n *notifier) during(do func()) {
 		return
 	}
 	n.mu.Lock()
-	told := n.ready && !n.stopping
-	if told {
+	announced := n.ready && !n.stopping
+	if announced {
 		n.notify(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 	}
 	n.mu.Unlock()
 	do()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if told && !n.stopping {
+	if announced && !n.stopping {
 		n.notify(daemon.SdNotifyReady)
 	}
 }

@@ -71,7 +71,7 @@ func (n *node) run(ctx context.Context) error {
 	for _, l := range n.listeners {
 		go func() { served <- l.serve() }()
 	}
-	told := ctx.Done()
+	stopping := ctx.Done()
 	var servedOn <-chan time.Time
 	for serving := true; serving; {
 		select {
@@ -81,8 +81,8 @@ func (n *node) run(ctx context.Context) error {
 			n.closeListeners()
 			stopStore()
 			return errors.Join(err, n.awaitStore(stored))
-		case <-told:
-			told = nil
+		case <-stopping:
+			stopping = nil
 			servedOn = time.After(n.turnAway())
 		case <-servedOn:
 			serving = false

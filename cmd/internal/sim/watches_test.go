@@ -267,18 +267,18 @@ func TestLongPollWithoutConsensusIsOfOneNode(t *testing.T) {
 	})
 }
 
-// sloth is a watcher of everything that reads nothing from its connection until it wakes.
-type sloth struct{ net.Conn }
+// stalledWatcher is a watcher of everything that reads nothing from its connection until it wakes.
+type stalledWatcher struct{ net.Conn }
 
-func newSloth(w *sim.World, node string) *sloth {
+func newStalledWatcher(w *sim.World, node string) *stalledWatcher {
 	w.Helper()
 	conn := w.Dial("127.0.9.3", node)
 	need.Got(fmt.Fprintf(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: localhost\r\n\r\n"))(w)
-	return &sloth{conn}
+	return &stalledWatcher{conn}
 }
 
 // wake reads everything that was sent, and returns the names of the events.
-func (s *sloth) wake() (names []string, err error) {
+func (s *stalledWatcher) wake() (names []string, err error) {
 	defer s.Close()
 	if err := s.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		return nil, err
@@ -305,9 +305,9 @@ func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
 			const slow, all = 12, 60
-			var sloths []*sloth
+			var stalledWatchers []*stalledWatcher
 			for i := range slow {
-				sloths = append(sloths, newSloth(w, w.Names()[i%3]))
+				stalledWatchers = append(stalledWatchers, newStalledWatcher(w, w.Names()[i%3]))
 			}
 			var streams []*sim.Stream
 			for i := range all - slow {
@@ -340,7 +340,7 @@ func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 			}
 			w.Wait(time.Until(filled.Add(2*slowAfter)) + toldAll)
 			expect.Equal(w, watchers(), all, "watchers are")
-			for i, s := range sloths[:slow/2] {
+			for i, s := range stalledWatchers[:slow/2] {
 				names, err := s.wake()
 				expect.That(w, err == io.EOF && names[len(names)-1] == "reset" && slices.Contains(names, "change"), "watcher %d that woke up was sent %q and then %v, want a reset as the last one and the end", i, names, err)
 			}
@@ -349,7 +349,7 @@ func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 			expect.Equal(w, watchers(), all-slow/2, "watchers are, before slow ones may be cut off")
 			w.Wait(time.Until(filled.Add(cutAfter)) + toldAll)
 			expect.Equal(w, watchers(), all-slow, "watchers are, %v after they read nothing", cutAfter)
-			for i, s := range sloths[slow/2:] {
+			for i, s := range stalledWatchers[slow/2:] {
 				_, err := s.wake()
 				expect.That(w, err != nil && err != io.EOF, "watcher %d that slept on reads %v", i, err)
 			}
