@@ -163,7 +163,7 @@ func TestTokenOfAFileIsExchangedWithoutARestart(t *testing.T) {
 	expect.That(t, !strings.Contains(said.String(), canary) && !strings.Contains(err.Error(), canary), "%q or %v shows the token", &said, err)
 }
 
-func TestTokenThatIsNoneIsAMistakeOfTheConfiguration(t *testing.T) {
+func TestConfigRejectsAnInvalidToken(t *testing.T) {
 	expect.OK(t, checkToken(strings.Repeat("x", longestToken)))
 	file := filepath.Join(t.TempDir(), "token")
 	need.OK(t, os.WriteFile(file, []byte("\n"), 0o600))
@@ -385,7 +385,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 	})
 }
 
-func TestCloseKeepsPartsFromStarting(t *testing.T) {
+func TestClosePreventsPartsFromStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := staged(t)
 		(&actor{steps: s, name: "a", stopping: takes(time.Minute)}).join(t, c)
@@ -398,7 +398,7 @@ func TestCloseKeepsPartsFromStarting(t *testing.T) {
 	})
 }
 
-func TestCloseLeavesAPartAloneThatEndedByItself(t *testing.T) {
+func TestCloseIgnoresAPartThatEndedOnItsOwn(t *testing.T) {
 	c, s := staged(t)
 	c.drop((&actor{steps: s, name: "gone"}).join(t, c))
 	need.OK(t, c.Close(t.Context()))

@@ -185,7 +185,7 @@ func TestDiscoveryRemovesAnInstanceWhoseChangeHasNoDocument(t *testing.T) {
 	})
 }
 
-func TestDiscoveryLeavesAServerThatTheClientHasNoMore(t *testing.T) {
+func TestDiscoveryLeavesAServerThatWasRemovedFromTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := newListModel("e", orders("o1", registry.Up))
 		a, b := newListServer(known, true), newListServer(known, true)

@@ -256,7 +256,7 @@ func lossesOf(c *Client, kind string) float64 {
 }
 
 // Or when ctx ends, if that is earlier.
-func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
+func TestReleaseWithoutServersEndsWhenTheSessionExpires(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		ctx, within time.Duration
@@ -379,7 +379,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 	}
 }
 
-func TestCloseCountsALostLockAsNoError(t *testing.T) {
+func TestCloseIgnoresALostLock(t *testing.T) {
 	for name, acquire := range holdings {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
 			held := need.Got(acquire(t.Context(), c))(t)

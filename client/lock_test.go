@@ -348,7 +348,7 @@ func TestElectLeavesNoLockBehindAfterAPanicOfLead(t *testing.T) {
 }
 
 // lead released the lock itself.
-func TestElectCountsAResignationAsNoLoss(t *testing.T) {
+func TestElectDoesNotCountAResignationAsALoss(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
 			wantReleased(t, h)

@@ -116,7 +116,7 @@ func TestCloseTakesTheMetricsBack(t *testing.T) {
 }
 
 // Of parts with one series, the greatest value is shown.
-func TestGaugesAreThoseOfTheParts(t *testing.T) {
+func TestGaugesShowTheParts(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
 	orders := adopted(t, c, "orders", 3)
@@ -200,7 +200,7 @@ func TestMetricsAreReadWhileAPartEnds(t *testing.T) {
 	names(t, r)
 }
 
-func TestMetricsShowALabelThatIsNoText(t *testing.T) {
+func TestMetricsShowALabelThatIsNotText(t *testing.T) {
 	r := prometheus.NewRegistry()
 	adopted(t, measured(t, r), "\xff", 1)
 	got := names(t, r)

@@ -415,7 +415,7 @@ func TestKVWriteSaysItsConditions(t *testing.T) {
 	}
 }
 
-func TestKVWriteWhoseConditionDoesNotHoldIsNoError(t *testing.T) {
+func TestKVWriteWithAnUnmetConditionIsNotAnError(t *testing.T) {
 	c := clientOf(t, fake.Servers{"a": fake.Always(200, "false", "X-Rollcall-Fence", "60")}, "a")
 	w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"})
 	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the holder's token", w, err)

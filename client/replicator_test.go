@@ -114,7 +114,7 @@ func TestHeartbeatRegistersTheChangeThatWaitsForAToken(t *testing.T) {
 	})
 }
 
-func TestSetStatusToThePresentOneIsNoChange(t *testing.T) {
+func TestSetStatusToTheCurrentOneChangesNothing(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
 		time.Sleep(time.Second)

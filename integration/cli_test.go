@@ -162,7 +162,7 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	expect.That(t, asleep.ExitCode(t, ReadyLimit) != 0, "a command whose lock was lost ended with 0")
 }
 
-func TestActOfAPageIsThatOfItsCommand(t *testing.T) {
+func TestActOfAPageMatchesItsCommand(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
 	for _, id := range []string{"by-the-page", "by-the-command", "up"} {

@@ -84,7 +84,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-func TestChecksumsAreThoseOfTheFiles(t *testing.T) {
+func TestChecksumsMatchTheFiles(t *testing.T) {
 	dir := checked(t)
 	sums := string(need.Got(os.ReadFile(filepath.Join(dir, "SHA256SUMS")))(t))
 	for _, e := range need.Got(os.ReadDir(dir))(t) {
@@ -182,7 +182,7 @@ func TestBinaryAndImageAreAtMost24MB(t *testing.T) {
 }
 
 // The table comes from an earlier commit; it may be off by a fifth of a megabyte.
-func TestCostsInTheDocumentsAreThoseOfTheBinary(t *testing.T) {
+func TestCostsInTheDocumentsMatchTheBinary(t *testing.T) {
 	checked(t)
 	r := need.Got(newRelease(t.Context(), "..", "", t.TempDir(), ""))(t)
 	table := costTable(need.Got(r.costs(t.Context()))(t))
@@ -596,7 +596,7 @@ func machineOf(platform string, program []byte) (string, error) {
 }
 
 // The lists of components and licences have what the programs themselves say that they were built from.
-func TestComponentsAndLicencesAreThoseOfThePrograms(t *testing.T) {
+func TestComponentsAndLicencesMatchThePrograms(t *testing.T) {
 	dir := checked(t)
 	for _, platform := range platforms(t, dir) {
 		files, want := filesOf(t, dir, platform), map[string]bool{"idiomorph 0.8.0": true}

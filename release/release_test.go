@@ -99,7 +99,7 @@ func TestLicencesOfCopiedCodeThatIsUsedAreFound(t *testing.T) {
 	expect.Slice(t, need.Got(licenceFiles(root, root, filepath.Join(root, "internal/a/b")))(t), []string{"LICENSE", "internal/a/LICENSE.txt"}, "files")
 }
 
-func TestComponentsAreThoseOfThePlatform(t *testing.T) {
+func TestComponentsMatchThePlatform(t *testing.T) {
 	names := func(programs ...string) (all []string) {
 		for _, c := range new(release).components(target{programs: programs, modules: []*debug.Module{{Path: "example.org/m", Version: "v2.0.0+incompatible"}}, goVersion: "go1.26.0"}) {
 			all = append(all, c.PackageURL)
@@ -148,7 +148,7 @@ func TestCostsSumUpToTheFile(t *testing.T) {
 }
 
 // A program has memory that is not in its file.
-func TestSymbolsAreThoseOfTheFile(t *testing.T) {
+func TestSymbolsMatchTheFile(t *testing.T) {
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
 	need.OK(t, os.WriteFile(source, []byte("package main\n\nvar zeroed [64 << 20]byte\n\nfunc main() { zeroed[1]++; println(zeroed[0]) }\n"), 0o600))

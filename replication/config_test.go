@@ -145,7 +145,7 @@ func TestCutOfALinkIsByKind(t *testing.T) {
 	}
 }
 
-func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
+func TestAgeComesFromTheLongestSilentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)

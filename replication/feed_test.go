@@ -229,7 +229,7 @@ func TestPauseByAnotherNodeIsNoticed(t *testing.T) {
 	})
 }
 
-func TestRepairOfAPeerOfWhichNothingIsKnown(t *testing.T) {
+func TestRepairOfAPeerWithoutACursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
@@ -281,7 +281,7 @@ func TestRepairThatIsGivenUpStartsAgain(t *testing.T) {
 	})
 }
 
-func TestRepairOfAPeerThatTheListDoesNotReachAnyMore(t *testing.T) {
+func TestRepairOfAPeerThatFellBehindTheChangeList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 100)...)

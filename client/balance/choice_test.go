@@ -248,7 +248,7 @@ func TestAvoidedInstancesAreTriedWhenAllAreAvoided(t *testing.T) {
 }
 
 // It registers at another address, or again at the same.
-func TestAvoidedInstanceThatRegistersAnewIsCalled(t *testing.T) {
+func TestAvoidedInstanceThatRegistersAgainIsCalled(t *testing.T) {
 	for name, start := range map[string]func(i *registry.Instance) (at string){
 		"elsewhere":         func(i *registry.Instance) string { i.Port.Number = 8081; return "h0:8081" },
 		"at the same place": func(i *registry.Instance) string { i.LastDirty++; return "h0:8080" },

@@ -199,7 +199,7 @@ func TestPodsMayDoNothingButServe(t *testing.T) {
 	})
 }
 
-func TestRulesAndDashboardAreThoseOfDeploy(t *testing.T) {
+func TestRulesAndDashboardMatchDeploy(t *testing.T) {
 	all := decode(t, need.Got(render(t, sets["monitoring"]))(t))
 	var rules monitoring.PrometheusRuleSpec
 	need.OK(t, yaml.UnmarshalStrict(need.Got(os.ReadFile("../prometheus/rollcall.rules.yaml"))(t), &rules))
@@ -314,7 +314,7 @@ var owned = []string{
 }
 
 // It compares the schema of the values with that of the program.
-func TestSettingsOfTheChartAreThoseOfTheServer(t *testing.T) {
+func TestSettingsOfTheChartMatchTheServer(t *testing.T) {
 	out := need.Got(exec.Command(program(t), "config", "schema").Output())(t)
 	var settings map[string]any
 	need.OK(t, json.Unmarshal(out, &settings))

@@ -210,7 +210,7 @@ func TestAuthorityThatWasTakenAwayIsRefusedAlsoByAResumedSession(t *testing.T) {
 	}
 }
 
-func TestCertificateForClientsAloneIsNoEquals(t *testing.T) {
+func TestCertificateForClientsAloneIsNotAPeers(t *testing.T) {
 	a := newAuthority(t)
 	log, _ := logTo()
 	open := func() *certfiles.Source { return need.Got(certfiles.Open(a.write(t, t.TempDir(), 1, a), log))(t) }

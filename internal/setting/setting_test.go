@@ -50,7 +50,7 @@ func row(t *testing.T, holder any, key string) Setting {
 	return Setting{}
 }
 
-func TestSettingsDefaultsAreThoseOfTheTags(t *testing.T) {
+func TestSettingsDefaultsComeFromTheTags(t *testing.T) {
 	want := every{
 		Bool: true, Text: "x", Word: "b", Int: 2, Uint: 7, Span: time.Second, List: []string{"a", "b"},
 		Map: map[string]string{"k": "v"}, Number: 5,
@@ -100,7 +100,7 @@ func TestCheckNamesEveryKeyAndItsBound(t *testing.T) {
 	expect.That(t, err != nil && err.Error() == want, "got %v, want %s", err, want)
 }
 
-func TestFillLeavesAZeroThatCanBeMeant(t *testing.T) {
+func TestFillLeavesAZeroThatMayBeIntended(t *testing.T) {
 	var h every
 	Fill(&h)
 	want := every{Word: "b", Int: 2, Uint: 7}

@@ -139,7 +139,7 @@ func TestProducerThatWaitsForRoomCausesNoOverflow(t *testing.T) {
 	})
 }
 
-func TestDefaultsAreThoseOfUpstreamsPeerReplication(t *testing.T) {
+func TestDefaultsMatchUpstreamsPeerReplication(t *testing.T) {
 	for _, row := range []struct {
 		name         string
 		workload     int
@@ -327,7 +327,7 @@ func TestAcceptorSleepsUntilTheRateAllowsMore(t *testing.T) {
 	})
 }
 
-func TestPacerGivesBackNoMoreThanATimerOversleeps(t *testing.T) {
+func TestPacerGivesBackAtMostWhatATimerOversleeps(t *testing.T) {
 	start := time.Now()
 	p := pacer{rate: 1000}
 	for _, step := range []struct {

@@ -127,7 +127,7 @@ func TestCallsHaveTheHeadersOfEurekaServers(t *testing.T) {
 	}
 }
 
-func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
+func TestSingleCallsMatchThoseOfClientsPlusTheReplicationHeader(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: true})
 	id := "host:a#1.[3.?]!"

@@ -345,7 +345,7 @@ func TestResultOf409WithoutANewerInstanceBringsOurs(t *testing.T) {
 }
 
 // An instance in a response is checked as if it were registered here.
-func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
+func TestResultOf409WithoutAnInstanceIsNotRegistered(t *testing.T) {
 	for _, c := range []struct{ name, entity string }{
 		{"another instance", `{"instanceId":"i2","app":"ORDERS","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
 		{"no host", `{"instanceId":"i1","app":"ORDERS","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
@@ -457,7 +457,7 @@ func TestRegistrationIsMadeAgainAtAServerThatLostIt(t *testing.T) {
 
 // The file is a batch as Netflix's own server writes it. Ours for the same instances equals it key by key, except for
 // times that each server has for itself.
-func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
+func TestItemsMatchNetflixsOwnServer(t *testing.T) {
 	body := need.Got(os.ReadFile("testdata/eureka-batch.json"))(t)
 	items := need.Got(eureka.DecodeBatch(body))(t)
 	theirs := looseItems(t, body)

@@ -192,7 +192,7 @@ func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
 	})
 }
 
-func TestRaftAddressesAreThoseOfTheVoters(t *testing.T) {
+func TestRaftAddressesMatchTheVoters(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		at := c.leader()
 		for _, n := range c.nodes {

@@ -387,7 +387,7 @@ func TestChangesEndWithErrClosedWhenTheNodeStops(t *testing.T) {
 	})
 }
 
-func TestAgeOfANodeThatDoesNotKnowTheLogsEndIsThatOfItsNewestEntry(t *testing.T) {
+func TestAgeOfANodeThatDoesNotKnowTheLogsEndComesFromItsNewestEntry(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 600)})
 		c.stopAll()

@@ -182,7 +182,7 @@ func TestFailureDuringAStopEndsTheNodeAndIsReturned(t *testing.T) {
 	})
 }
 
-func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
+func TestSnapshotEndsWhenItsTimeIsUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := startCluster(t, 1, nil).nodes[0]
 		n.endSaving()
@@ -237,7 +237,7 @@ func TestNodeThatStopsDoesNotWaitForTheSyncOfASnapshot(t *testing.T) {
 	})
 }
 
-func TestSinkThatHasNoMoreTimeSyncsNothing(t *testing.T) {
+func TestSinkWhoseTimeIsUpSyncsNothing(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	slow := slowStore{called: make(chan string, 9)}

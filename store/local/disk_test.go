@@ -199,7 +199,7 @@ func TestRegistryFileLoadsAfterAnOldRemovalChanged(t *testing.T) {
 	expect.Deep(t, need.Got(g.reopen())(t).Removals, g.registry.Freeze().Removals, "loaded the records")
 }
 
-func TestRegistryFileHasNothingThatIsNoLongerKnown(t *testing.T) {
+func TestRegistryFileDropsWhatIsForgotten(t *testing.T) {
 	counts := func(t *testing.T, g *diskRig) (n [5]int) {
 		err := g.disk.bolt.View(func(tx *bbolt.Tx) error {
 			for i, name := range buckets {
@@ -558,7 +558,7 @@ func TestRecordOfARemovalThatChangedBeforeAPanicReachesTheDisk(t *testing.T) {
 }
 
 // A registry that can neither go on nor be rebuilt must not reach the disk.
-func TestNodeEndsWhoseRegistryCannotBeMadeAnew(t *testing.T) {
+func TestNodeWhoseRegistryCannotBeRebuiltStops(t *testing.T) {
 	poisoned(t, store.SyncInterval, func(t *testing.T, g *localRig, _ *panicking, _ *keptLog) {
 		g.register(600, "own")
 		time.Sleep(2*time.Second + 7*time.Millisecond) // no tick publishes a view meanwhile

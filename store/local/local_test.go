@@ -429,7 +429,7 @@ func TestStoreIsReadyWhenItHasCopiedTheOtherNodes(t *testing.T) {
 	})
 }
 
-func TestStoreEndsLeasesByItself(t *testing.T) {
+func TestStoreEndsLeases(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "stays")
 		g.register(6, "goes")

@@ -363,7 +363,7 @@ func TestServerURLsUserAndPasswordAreSentAndNotShown(t *testing.T) {
 	}
 }
 
-func TestServerURLThatIsNoneIsReportedWithoutUserAndPassword(t *testing.T) {
+func TestInvalidServerURLIsReportedWithoutUserAndPassword(t *testing.T) {
 	for given, shown := range map[string]string{
 		"127.0.0.1:8761":              `"127.0.0.1:8761" is not a URL such as`,
 		"ftp://a":                     `"ftp://a" is not a URL such as`,

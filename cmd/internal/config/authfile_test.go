@@ -187,7 +187,7 @@ tokens:
 	expect.That(t, h.Policy.Allows(access.Need{Resource: access.App, Name: "ORDERS", Verb: access.Register}), "the role grants nothing")
 }
 
-func TestParseOfAnEmptyFileIsNobody(t *testing.T) {
+func TestParseOfAnEmptyFileHasNoTokens(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "{}"} {
 		c, err := ParseAuthFile("f", []byte(text))
 		expect.That(t, err == nil && len(c.Tokens) == 0, "%q: got %+v, %v", text, c, err)

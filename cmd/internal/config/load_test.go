@@ -166,7 +166,7 @@ func TestLoadMakesReadsStaleInModeAPAndRefusesOthers(t *testing.T) {
 	expect.That(t, err != nil, "linearizable reads are accepted")
 }
 
-func TestLoadNamesATargetOfChecksThatIsNone(t *testing.T) {
+func TestLoadNamesAnInvalidCheckTarget(t *testing.T) {
 	_, err := loadWith(t, []string{"--data-dir=d", "--checks-targets=10.0.0.0/8:*,10.0.0.0/8,nowhere:80"}, nil, "")
 	for _, want := range []string{`flag --checks-targets: "10.0.0.0/8" has no port`, `"nowhere:80" does not begin with a CIDR`} {
 		expect.ErrorSays(t, err, want, "got")
@@ -233,7 +233,7 @@ func TestLoadNamesAMissingFile(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), missing), "got %v, want an error that names %s", err, missing)
 }
 
-func TestDefaultLeasesAreThoseOfTheRegistry(t *testing.T) {
+func TestDefaultLeasesMatchTheRegistry(t *testing.T) {
 	expect.Equal(t, Default().Leases(), registry.DefaultSettings(), "got")
 }
 
@@ -567,7 +567,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 	}
 }
 
-func TestPeersAreThoseOfTheSettingsWithoutTheNodeItself(t *testing.T) {
+func TestPeersComeFromTheSettingsWithoutTheNodeItself(t *testing.T) {
 	c := validConfig()
 	c.Mode = AP
 	c.Replication.Nodes = []string{"http://10.0.0.1:8761", "http://10.0.0.2:8761/"}

@@ -378,7 +378,7 @@ func allMetrics(t *testing.T) (all map[string]described, modes map[string]string
 	return all, modes
 }
 
-func TestPageOfMetricsIsThatOfTheCodeAndDocumentsNameNoOthers(t *testing.T) {
+func TestMetricsPageMatchesTheCodeAndDocumentsNameNoOthers(t *testing.T) {
 	all, modes := allMetrics(t)
 	table := "| Name | Labels | Mode | Meaning |\n|---|---|---|---|\n"
 	for _, name := range slices.Sorted(maps.Keys(all)) {

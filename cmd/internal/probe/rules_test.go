@@ -151,7 +151,7 @@ func TestFilterRefusesAddressesOfTheMachineAndItsCloud(t *testing.T) {
 	}
 }
 
-func TestFilterRefusesATextThatIsNoAddress(t *testing.T) {
+func TestFilterRefusesAnInvalidAddress(t *testing.T) {
 	for _, address := range []string{"", "localhost:80", "10.0.0.1", "/run/socket"} {
 		expect.That(t, (filter{loopback: true}).control(t.Context(), "tcp", address, nil) != nil, "%q: not refused", address)
 	}
@@ -257,7 +257,7 @@ func TestGRPCCheckOfTheServerNamesNoService(t *testing.T) {
 
 // Something that does not speak gRPC makes the check critical, with an output that says what was found and never
 // varies: each different output is an entry in the log.
-func TestGRPCCheckAgainstWhatSpeaksNoneSaysSo(t *testing.T) {
+func TestGRPCCheckReportsATargetWithoutGRPC(t *testing.T) {
 	nothing := func(http.ResponseWriter, *http.Request) {}
 	plain := serve(t, nothing).Listener.Addr().String()
 	http2, _ := serveHTTP2(t, false, nothing)

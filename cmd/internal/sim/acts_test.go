@@ -527,7 +527,7 @@ func tellsOfTheRelease(w *sim.World, node string) {
 	expect.That(w, r.Author == "ann" && strings.Contains(r.Reason, "the rack is gone"), "%s remembers %+v", node, r)
 }
 
-func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
+func TestSelfPreservationEndsWhenTheSilentReturn(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
 			herd := startHerd(w)

@@ -455,7 +455,7 @@ func TestClocksOfDatacentersKeepNoListApart(t *testing.T) {
 
 // It compares every duration that nodes show with the time that has passed: one computed from two nodes' clocks would
 // be wrong by half an hour.
-func TestClockThatIsShownIsThatOfTheNodeThatWrote(t *testing.T) {
+func TestShownTimesUseTheClockOfTheNodeThatWrote(t *testing.T) {
 	inBothModes(t, sim.Cluster{Nodes: 3, Datacenters: 2, Skew: skewed}, func(w *sim.World) {
 		began := time.Now().Add(-sim.ReadyWithin)
 		writer := leads(w)

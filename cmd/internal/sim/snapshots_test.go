@@ -264,7 +264,7 @@ func TestReplicaThatWasFalsifiedInOneByteIsNamedWithinAMinute(t *testing.T) {
 	})
 }
 
-func TestVerifyThatCannotCompareANodeIsNoPass(t *testing.T) {
+func TestVerifyThatCannotCompareANodeDoesNotPass(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		away := w.Others(w.Leader())[0]
 		at := w.Others(away)[0]

@@ -155,7 +155,7 @@ func TestFiguresThatAreNotKnownAreNotMadeUp(t *testing.T) {
 	}
 }
 
-func TestApplicationsAreThoseOfTheServer(t *testing.T) {
+func TestApplicationsMatchTheServer(t *testing.T) {
 	all := healthy(0).overview.Apps
 	for _, tc := range []struct {
 		name, part string

@@ -302,7 +302,7 @@ func TestHelloOfALaterVersionIsRead(t *testing.T) {
 }
 
 // A program of 0.1.0 says nothing of skipped entries, and nodes that skip none say the same as it did.
-func TestHelloOfANodeThatSkipsNothingIsThatOfTheFirstVersion(t *testing.T) {
+func TestHelloWithoutSkippedEntriesMatchesTheFirstVersion(t *testing.T) {
 	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3}
 	var b bytes.Buffer
 	need.OK(t, writeHello(&b, want))
@@ -534,7 +534,7 @@ func TestAdmissionClosesTheOldestConnectionOfANodeThatOpensEverMore(t *testing.T
 }
 
 // A node that hangs reads nothing, and what is sent to it fills the connection's buffers.
-func TestInvokeEndsWhereTheNodeStandsStill(t *testing.T) {
+func TestInvokeEndsWhereTheNodeHangs(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	hold := make(chan struct{})
 	server.ServeNode = func(net.Conn, Hello) { <-hold }

@@ -236,7 +236,7 @@ func TestSnapshotHasItsFilesAfterALossOfPower(t *testing.T) {
 }
 
 // Here the sync of its directory fails.
-func TestSnapshotThatIsNotDurableIsNone(t *testing.T) {
+func TestSnapshotThatIsNotDurableDoesNotCount(t *testing.T) {
 	dir := t.TempDir()
 	need.OK(t, os.Mkdir(filepath.Join(dir, disk.RaftDir), 0o700))
 	opened := need.Got(OpenSnapshots(dir, 2, hclog.NewNullLogger()))(t).(snapshots)

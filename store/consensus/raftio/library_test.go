@@ -199,7 +199,7 @@ func TestLogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
 	})
 }
 
-func TestLoopWatchEndsALeaderWhoseMainLoopStands(t *testing.T) {
+func TestLoopWatchEndsALeaderWhoseMainLoopHangs(t *testing.T) {
 	forever := time.Hour
 	tests := []struct {
 		name    string

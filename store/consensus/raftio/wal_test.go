@@ -219,7 +219,7 @@ func TestSegmentThatIsMissingOrShortIsRefused(t *testing.T) {
 }
 
 // A snapshot of the leader has replaced the log, and the node died before Raft had removed what it had.
-func TestSegmentsBeginAnewBehindAGap(t *testing.T) {
+func TestSegmentsStartAfreshBehindAGap(t *testing.T) {
 	dir := t.TempDir()
 	d := diskIn(t, dir, store.LogWAL)
 	need.OK(t, errors.Join(d.StoreLogs(numbered(1, 50, 1, 900)), d.StoreLogs(numbered(1001, 2, 2, 900)), d.Close()))

@@ -161,7 +161,7 @@ func TestAgeIsProvenOftenOnlyWhileItIsAskedFor(t *testing.T) {
 	})
 }
 
-func TestAgeCountsTimeInWhichTheMachineSlept(t *testing.T) {
+func TestAgeCountsTimeWhileTheMachineSlept(t *testing.T) {
 	now := time.Now()
 	expect.Equal(t, elapsed(now.Add(-time.Second), now), time.Second, "both clocks say one second:")
 	// A time without its monotonic reading stands for a wall clock that disagrees.
