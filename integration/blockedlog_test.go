@@ -17,7 +17,7 @@ import (
 type logPipe struct {
 	path string
 	read *os.File
-	done chan struct{} // closed when the pipe is no longer read
+	done chan struct{} // closed once nobody reads the pipe
 }
 
 // logToPipe makes a node log to a pipe from its next start on. Until block, the test copies what is logged to the

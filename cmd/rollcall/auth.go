@@ -70,7 +70,7 @@ type change struct {
 // addFlags returns the command, with the flags.
 func (c *change) addFlags(cmd *cobra.Command) *cobra.Command {
 	c.operator.addFlags(cmd)
-	cmd.Flags().BoolVar(&c.force, "force", false, "also if no token is left then by which roles and tokens can be changed, or none that does not end (the sockets in the data directories remain); of a rotation also if an older secret ends by it at once")
+	cmd.Flags().BoolVar(&c.force, "force", false, "even if no token without an end remains that may change roles and tokens (the sockets in the data directories remain); of a rotation even if it ends an older secret at once")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func newAuthHash() *cobra.Command {
 		Use:   "hash",
 		Short: "Make a token for auth.file: its line, which has but a hash, and its text",
 		Long: "Makes a token for auth.file, and calls no server. The line for the list of tokens goes to standard output; the text,\n" +
-			"which clients present, to --out or, once, to standard error. With --from the token is that of a text that was made\n" +
+			"which clients present, to --out or, once, to standard error. With --from the line is for a text that was made\n" +
 			"before. With --accessor it is another text of a token that there is: keep both of its hashes in the file until\n" +
 			"every client has the new one.",
 		Example: "  rollcall auth hash --name orders --role service --app ORDERS --out orders.token >> auth.yaml\n" +

@@ -23,7 +23,7 @@ const (
 	exitNotAcquired = 124 // the lock was not acquired in time
 	exitRollcall    = 125 // rollcall itself failed; the command was not run
 	exitCannotRun   = 126 // the command was found, but cannot be run
-	exitNoCommand   = 127 // there is no such command
+	exitNoCommand   = 127 // command not found
 	exitSignal      = 128 // plus the number of the signal that ended it
 )
 

@@ -101,7 +101,7 @@ func initNodes(w io.Writer, args []string, forProduction bool) error {
 func newConfigValidateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "validate FILE",
-		Short:   "Check a file of settings by itself, and name each mistake with its key",
+		Short:   "Check a settings file on its own, and name each mistake with its key",
 		Example: "  rollcall config validate /etc/rollcall.yaml",
 		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE:    func(_ *cobra.Command, args []string) error { return config.ValidateFile(args[0]) },

@@ -43,7 +43,7 @@ func newDevCommand() *cobra.Command {
 			"HTTP on port P+i-1 and, in mode cp, the other nodes on port P+i-1001. With --dcs M there are M\n" +
 			"datacenters of N nodes, dc1, dc2 and so on, that replicate to each other; those of dc2 use ports that\n" +
 			"are higher by 100. The nodes inherit the environment, so ROLLCALL_LOG_LEVEL=debug and the like reach\n" +
-			"all of them. With --demo some sample services, of which now and then an instance changes or dies, are\n" +
+			"all of them. With --demo some sample services, whose instances change or die now and then, are\n" +
 			"kept registered.",
 		Example: "  rollcall dev --nodes 3\n" +
 			"  rollcall dev --demo\n" +

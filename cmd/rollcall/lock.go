@@ -116,7 +116,7 @@ func (h *holding) validate() error {
 		errs = append(errs, errors.New("give --try or --timeout, and not both"))
 	}
 	if h.recipe && h.value != "" {
-		errs = append(errs, errors.New("--value: is shown nowhere with --recipe; the keys say when it was acquired, and by which session"))
+		errs = append(errs, errors.New("--value: is not stored with --recipe; the keys say when it was acquired, and by which session"))
 	}
 	return errors.Join(errs...)
 }

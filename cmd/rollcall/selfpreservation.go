@@ -41,7 +41,7 @@ func newPreservationReleaseCommand() *cobra.Command {
 		Use:   "release",
 		Short: "Let evictions go on",
 		Long: "Ends self-preservation that is on or held: leases that have ended are evicted. It does not turn on\n" +
-			"by itself again before enough leases have been fresh once.",
+			"again by itself before enough leases have been fresh once.",
 		Example: `  rollcall self-preservation release --reason "the twelve hosts are gone for good"`,
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		p, err := cl.ReleaseSelfPreservation(ctx, o.act())

@@ -44,7 +44,7 @@ func newSessionCreateCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&o.Name, "name", "", "a name, for people")
 	cmd.Flags().DurationVar(&o.TTL, "ttl", client.DefaultSessionTTL, "how long it lasts without a renewal")
-	cmd.Flags().DurationVar(&lockDelay, "lock-delay", client.DefaultLockDelay, "for how long its locks and keys stay unavailable when it ends by itself; at most 1m")
+	cmd.Flags().DurationVar(&lockDelay, "lock-delay", client.DefaultLockDelay, "for how long its locks and keys stay unavailable when it expires; at most 1m")
 	cmd.Flags().StringVar(&behavior, "behavior", "release", "what happens to the keys that it holds when it ends: release or delete")
 	return cmd
 }

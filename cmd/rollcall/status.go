@@ -110,7 +110,7 @@ func newMembersRemoveCommand() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Remove a node from the cluster for good",
 		Long: "Removes a node from the cluster for good. Its data directory is of no use any more. Its name is free for\n" +
-			"a node with an empty one. If the node still runs, it stops by itself.",
+			"a node with an empty one. If the node still runs, it stops.",
 		Example: "  rollcall members remove node3 --reason \"its disk is lost\"",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		return removed{args[0]}, cl.RemoveMember(ctx, args[0], o.act())

@@ -117,7 +117,7 @@ type authDone struct {
 func (d authDone) Table() [][]string { return [][]string{{d.Done, d.Role + d.Accessor}} }
 
 func newTokenCommand() *cobra.Command {
-	return cli.Group("token", "List, create, rotate and revoke tokens, by which programs and people are known (mode cp)",
+	return cli.Group("token", "List, create, rotate and revoke tokens, which identify programs and people (mode cp)",
 		newTokenLsCommand(), newTokenCreateCommand(), newTokenRotateCommand(), newTokenRevokeCommand())
 }
 
@@ -179,7 +179,7 @@ func newTokenRotateCommand() *cobra.Command {
 		Use:   "rotate ACCESSOR",
 		Short: "Give a token another secret and print it; it is shown this once",
 		Long: "Gives a token another secret, and prints it as rollcall token create does. The secret that it had stays good\n" +
-			"for --grace, in which its holder is to be given the new one. Programs that read a file of --token-file, and\n" +
+			"for --grace; give its holder the new one until then. Programs that read a file of --token-file, and\n" +
 			"Go clients with TokenFile, need no restart when the file changes.",
 		Example: "  rollcall token rotate k5b7q2mdn3xw4r6c --grace 1h --out orders.token.new && mv orders.token.new orders.token",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (client.NewToken, error) {

@@ -24,7 +24,7 @@ const (
 type Item struct {
 	Op      registry.Op // may be nil
 	err     error       // why it could not be read
-	encoded []byte      // if it is to be sent
+	encoded []byte      // if it will be sent
 }
 
 // ItemOf returns an item for messages of a level. It carries the whole state of an instance (Replica), the renewal

@@ -89,7 +89,7 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 		{"413", peertest.RespondWith(413, ""), batcher.PermanentError, "413"},
 		{"500", peertest.RespondWith(500, ""), batcher.PermanentError, "500"},
 		{"a redirect", peertest.RespondWith(302, ""), batcher.PermanentError, "302"},
-		{"garbage", responds("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
+		{"garbage", responds("<html>"), batcher.PermanentError, "the response cannot be read: malformed message"},
 		{"too few results", replies(), batcher.PermanentError, "1 items were answered by 0 results"},
 		{"too many results", replies(result{Status: 200}, result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
 		{"an item that is refused", replies(result{Status: 400, Error: "life 0"}), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},

@@ -51,7 +51,7 @@ func (c *Clock) Start(base int64, now time.Time) {
 	c.running = true
 	c.seen.Store(base)
 	c.setLast(now)
-	c.stalls++ // whatever was decided before this leadership is no basis for an eviction
+	c.stalls++ // whatever was decided before this leadership must not lead to an eviction
 }
 
 // Stop makes the clock stand still.

@@ -103,7 +103,7 @@ type AuthConfig struct {
 
 // BackupConfig is for snapshots for people that are written on a schedule.
 type BackupConfig struct {
-	Dir      string        `key:"backup.dir" path:"yes" help:"directory in which the leader (mode ap: each node) writes snapshots by itself, from which rollcall snapshot restore restores; better on another disk than data.dir; empty: none are written"`
+	Dir      string        `key:"backup.dir" path:"yes" help:"directory in which the leader (mode ap: each node) writes snapshots on a schedule, for rollcall snapshot restore; better on another disk than data.dir; empty: none are written"`
 	Interval time.Duration `key:"backup.interval" default:"1h" min:"1s" help:"how often one is written"`
 	Keep     int           `key:"backup.keep" default:"24" min:"1" help:"how many of its own a node keeps there; the oldest go, and files of other names stay"`
 }

@@ -114,10 +114,10 @@ func (c *Config) validateAuth() error {
 		checkFile("auth.bootstrap-token-file", c.Auth.BootstrapTokenFile, ReadToken),
 	}
 	if c.Mode == AP && c.Auth.File == "" && c.Floor() == access.On {
-		errs = append(errs, errors.New("auth.file: is required in mode ap with auth.mode on: roles and tokens are those of the file"))
+		errs = append(errs, errors.New("auth.file: is required in mode ap with auth.mode on: roles and tokens come from that file"))
 	}
 	if c.Mode == AP && c.Auth.BootstrapTokenFile != "" {
-		errs = append(errs, errors.New("auth.bootstrap-token-file: is for mode cp; in mode ap the operators are those of auth.file"))
+		errs = append(errs, errors.New("auth.bootstrap-token-file: is for mode cp; in mode ap the operators come from auth.file"))
 	}
 	return errors.Join(errs...)
 }

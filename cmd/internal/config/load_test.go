@@ -529,7 +529,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Replication.Eureka = map[string]string{"dc2": "http://h:2"}
 		}, want: "replication.eureka: dc2: is the name of a datacenter too"},
-		{name: "policy for no peer", change: func(c *Config) { c.Store.Settings.OnCut = "dc9=keep" }, want: "replication.on-cut: dc9: there is no peer of that name"},
+		{name: "policy for no peer", change: func(c *Config) { c.Store.Settings.OnCut = "dc9=keep" }, want: "replication.on-cut: dc9: no peer has that name"},
 		{name: "unknown policy", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Store.Settings.OnCut = "dc2=keep-for:ever"
@@ -541,7 +541,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 		{name: "queue below a batch", change: func(c *Config) { c.Replication.Queue = 10 }, want: "replication.queue: 10 is below replication.batch-size, 250"},
 		{name: "batch too large", change: func(c *Config) { c.Replication.BatchSize = 5000 }, want: "replication.batch-size: 5000 is above 1000"},
 		{name: "no time for the copy", change: func(c *Config) { c.Replication.CopyWait = 0 }, want: "replication.copy-wait: 0s is below 1ms"},
-		{name: "token for no peer", change: func(c *Config) { c.Replication.TokenFiles = map[string]string{"dc9": tokenFile} }, want: "replication.token-files: dc9: there is no peer of that name"},
+		{name: "token for no peer", change: func(c *Config) { c.Replication.TokenFiles = map[string]string{"dc9": tokenFile} }, want: "replication.token-files: dc9: no peer has that name"},
 		{name: "token and password", change: func(c *Config) {
 			c.Replication.Eureka = map[string]string{"old": "http://user:canary@h:1"}
 			c.Replication.TokenFiles = map[string]string{"old": tokenFile}

@@ -178,7 +178,7 @@ func (c *Config) validateNamed() error {
 	named := func(key string, values map[string]string, local bool, check func(string) error) {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			if !r.has(name, local) {
-				errs = append(errs, fmt.Errorf("%s: %s: there is no peer of that name", key, name))
+				errs = append(errs, fmt.Errorf("%s: %s: no peer has that name", key, name))
 			}
 			errs = append(errs, prefix(key+": "+name, check(values[name])))
 		}
@@ -211,7 +211,7 @@ func (c *Config) validateTokenFiles() error {
 	for _, name := range slices.Sorted(maps.Keys(r.TokenFiles)) {
 		key := "replication.token-files: " + name
 		if urls[name] == nil {
-			errs = append(errs, fmt.Errorf("%s: there is no peer of that name", key))
+			errs = append(errs, fmt.Errorf("%s: no peer has that name", key))
 		}
 		if slices.ContainsFunc(urls[name], hasPassword) {
 			errs = append(errs, fmt.Errorf("%s: there is a password in the peer's URL, too; give it in one place", key))

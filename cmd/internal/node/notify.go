@@ -36,7 +36,7 @@ func (n *notifier) run(ctx context.Context) {
 		return // the node was opened and will not run
 	}
 	if sent, err := daemon.SdNotify(false, "STATUS=starting"); !sent && err == nil {
-		return // there is no socket
+		return // no socket
 	}
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -29,7 +29,7 @@ var badPeers = []struct {
 	{"garbage", "malformed HTTP", answers("\x16\x03\x01 \xff\xfe no server at all\r\n\r\n")},
 	{"busy", "503", answers("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy")},
 	{"breaks", "EOF", answers("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"datacenter\":")},
-	{"nonsense", "answer", answers("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}")},
+	{"nonsense", "cannot be read", answers("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}")},
 }
 
 // answers writes a response to whatever has arrived, and closes the connection.

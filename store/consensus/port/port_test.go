@@ -247,7 +247,7 @@ func TestCallsServeAClientOfTheLibrary(t *testing.T) {
 	for _, tt := range []struct {
 		name, method string
 		args         any
-		want         string // part of the error; empty if there is no error
+		want         string // part of the error; empty means none
 	}{
 		{"a call", "Node.Double", 21, ""},
 		{"a call that no node knows", "Node.Shout", 21, "knows no call Node.Shout"},

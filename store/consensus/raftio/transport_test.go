@@ -474,7 +474,7 @@ func TestTransportSendsNothingAfterTheEndOfTheLeadership(t *testing.T) {
 			beats.Add(1)
 			rpc.Respond(&raft.AppendEntriesResponse{}, nil)
 		})
-		var term atomic.Uint64 // in which the node leads
+		var term atomic.Uint64 // the term that the node leads in
 		term.Store(1)
 		tr.SetLeads(func(of uint64) bool { return of == term.Load() })
 		ended := make(chan error, 3)

@@ -102,10 +102,10 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- fail "auth.secret: is required with auth.file, auth.bootstrapToken, auth.readerToken or auth.nodeTokens: the name of the Secret that has them" }}
 {{- end }}
 {{- if and (eq .mode "ap") $authOn (not .auth.file) }}
-{{- fail "auth.file: is required in mode ap with auth.mode on: roles and tokens are those of the file" }}
+{{- fail "auth.file: is required in mode ap with auth.mode on: roles and tokens come from that file" }}
 {{- end }}
 {{- if and (eq .mode "ap") .auth.bootstrapToken }}
-{{- fail "auth.bootstrapToken: is for mode cp; in mode ap the operators are those of auth.file" }}
+{{- fail "auth.bootstrapToken: is for mode cp; in mode ap the operators come from auth.file" }}
 {{- end }}
 {{- if and (eq .mode "cp") .auth.nodeTokens }}
 {{- fail "auth.nodeTokens: is for mode ap; in mode cp the nodes know each other by their certificates" }}
