@@ -514,7 +514,7 @@ func wentByShares(w *sim.World, evicted []string, shares []int) {
 	expect.Slice(w, got, shares, "leases by round")
 }
 
-// tellsOfTheRelease checks that a node remembers who released self-preservation, and when.
+// tellsOfTheRelease checks that a node remembers who released self-preservation, and why.
 func tellsOfTheRelease(w *sim.World, node string) {
 	w.Helper()
 	p := preservation(w, node)
