@@ -15,7 +15,7 @@ import (
 type List struct {
 	size   int
 	counts registry.Counts // instances by status; their sum is size
-	all    listings                       // by application
+	all    listings        // by application
 	// Those that are UP. Lists that every call of a service asks for are made when they change, not when they are
 	// asked for.
 	up         listings // by application

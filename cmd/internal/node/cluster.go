@@ -88,9 +88,9 @@ func (m members) Transfer(ctx context.Context, name string) (to string, err erro
 func memberError(err error) error {
 	switch {
 	case errors.Is(err, membership.ErrUnknownMember):
-		return inTermsOf{err, httpd.ErrUnknownMember}
+		return sentinelError{err, httpd.ErrUnknownMember}
 	case errors.Is(err, membership.ErrMembership):
-		return inTermsOf{err, httpd.ErrMembership}
+		return sentinelError{err, httpd.ErrMembership}
 	}
 	return err
 }

@@ -166,7 +166,7 @@ func (c *Committer) Announce(ctx context.Context) error {
 
 // commit waits until items took effect, in order and in one batch.
 func (c *Committer) commit(ctx context.Context, arrived time.Time, items []fsm.Item, size int, pace Pace) (fsm.Results, error) {
-	if grace := c.pulse.grace(time.Now()); grace > 0 {
+	if grace := c.pauses.grace(time.Now()); grace > 0 {
 		wait.Pause(ctx, nil, grace)
 		if ctx.Err() != nil {
 			return fsm.Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
