@@ -67,7 +67,7 @@ type Registration struct {
 	key    registry.Key
 	log    *slog.Logger
 	bucket *eureka.Bucket // of updates on demand
-	rate   int64             // its tokens per minute
+	rate   int64          // its tokens per minute
 	state  *registrationState
 
 	life       context.Context // of the loops; its cause is ErrClosed
