@@ -38,9 +38,6 @@ var (
 	ErrNotAcquired = errors.New("not acquired")
 	// ErrLimit means that the semaphore is in use with another limit. Use that one, or wait until it is not in use.
 	ErrLimit = errors.New("the semaphore has another limit")
-	// ErrKeyConflict means that a key that LockOptions.Recipe needs is in use for something else. Delete it, or
-	// choose another name.
-	ErrKeyConflict = errors.New("the key is in use for something else")
 	// ErrLost means that a lock, permit or session was lost: the session has ended, or was not renewed in
 	// time and may end at any moment.
 	ErrLost = errors.New("lost")
@@ -101,7 +98,7 @@ func offersNone(err error) bool {
 // noSession reports whether an operation failed because its session has ended.
 func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
 
-// isPermanent reports whether another try to acquire would fare no better.
-func isPermanent(err error) bool {
-	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit) || errors.Is(err, ErrKeyConflict)
+// hopeless reports whether another try to acquire would fare no better.
+func hopeless(err error) bool {
+	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit)
 }

@@ -18,7 +18,7 @@ import (
 type Held struct {
 	*keeper
 	permit   permit
-	protocol protocol
+	queue    queue
 	fence    kv.Fence
 	released once // the release
 }
@@ -49,7 +49,7 @@ func (h *Held) Release(ctx context.Context) error {
 		defer h.client.drop(h)
 		err := h.giveUp(ctx, func(ctx context.Context) error {
 			defer h.endSession(ctx)
-			return giveBack(ctx, ErrLost, func() (bool, error) { return h.protocol.release(ctx, h.fence) })
+			return giveBack(ctx, ErrLost, func() (bool, error) { return h.queue.release(ctx, h.fence) })
 		})
 		return wait.Annotate(err, "release %s", []any{h.permit})
 	})
@@ -57,11 +57,7 @@ func (h *Held) Release(ctx context.Context) error {
 
 // join makes the lock a part of the client. An error means that the lock cannot be held.
 func (h *Held) join() error {
-	var watch func(context.Context) error
-	if w, ok := h.protocol.(watched); ok {
-		watch = w.watch
-	}
-	if err := h.startHolding(kindName(h.permit.kind), watch); err != nil {
+	if err := h.startHolding(kindName(h.permit.kind)); err != nil {
 		return err
 	}
 	return h.client.adopt(h)
@@ -94,25 +90,8 @@ func (h *Held) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
 	_ = h.close(ctx, ErrReleased) // it does not matter whether the session was lost
-	if _, err := h.protocol.release(ctx, kv.Fence{}); err != nil {
+	if _, err := h.queue.release(ctx, kv.Fence{}); err != nil {
 		h.client.log.Info("queue not left", "session", h.session, "err", err)
 	}
 	h.endSession(ctx)
-}
-
-// protocol is how a session gets one lock or permit, and gives it back. Except for watch, one goroutine at a time
-// uses it.
-type protocol interface {
-	// acquire waits until the session has the permit, and returns the acquisition. After an error the session may
-	// still have it.
-	acquire(ctx context.Context) (kv.Fence, error)
-	// release gives the permit back, in one try, and reports whether the session had it. Without an Index the session
-	// leaves the queue as well.
-	release(ctx context.Context, fence kv.Fence) (bool, error)
-}
-
-// watched is a protocol whose locks may be lost although their session lasts.
-type watched interface {
-	// watch returns nil when ctx has ended, and otherwise why the lock was lost.
-	watch(ctx context.Context) error
 }

@@ -16,28 +16,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
-	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// demo is one of the locks and semaphores that are called demo, by a protocol.
+// demo is the lock or the semaphore that is called demo.
 type demo struct {
-	name   string
-	limit  int // of a semaphore; 0 for a lock
-	recipe bool
+	name  string
+	limit int // of a semaphore; 0: it is a lock
 }
 
-// protocols has all there are.
-var protocols = []demo{
+var demos = []demo{
 	{name: "a lock"},
 	{name: "a permit", limit: 1},
-	{name: "a lock by recipe", recipe: true},
-	{name: "a permit by recipe", limit: 1, recipe: true},
 }
 
 func (d demo) acquire(ctx context.Context, c *Client, o LockOptions) (*Held, error) {
-	o.Name, o.Recipe = "demo", d.recipe
+	o.Name = "demo"
 	if d.limit > 0 {
 		return c.AcquireSemaphore(ctx, SemaphoreOptions{LockOptions: o, Limit: d.limit})
 	}
@@ -49,18 +44,8 @@ func (d demo) of(t *testing.T, c *Client) *Held {
 	return need.Got(d.acquire(t.Context(), c, LockOptions{}))(t)
 }
 
-// byRecipe acquires the lock, or with a limit a permit of the semaphore.
-func byRecipe(ctx context.Context, c *Client, limit int, o LockOptions) (*Held, error) {
-	return demo{limit: limit, recipe: true}.acquire(ctx, c, o)
-}
-
-func recipeOf(t *testing.T, c *Client, limit int) *Held {
-	t.Helper()
-	return demo{limit: limit, recipe: true}.of(t, c)
-}
-
-func everyProtocol(t *testing.T, test func(t *testing.T, k *coordinator, c *Client, d demo)) {
-	for _, d := range protocols {
+func everyDemo(t *testing.T, test func(t *testing.T, k *coordinator, c *Client, d demo)) {
+	for _, d := range demos {
 		coordinated(t, d.name, func(t *testing.T, k *coordinator, c *Client) { test(t, k, c, d) })
 	}
 }
@@ -76,7 +61,7 @@ var holdings = func() map[string]func(context.Context, *Client) (holding, error)
 	all := map[string]func(context.Context, *Client) (holding, error){
 		"a session": func(ctx context.Context, c *Client) (holding, error) { return c.KeepSession(ctx, SessionOptions{}) },
 	}
-	for _, d := range protocols {
+	for _, d := range demos {
 		all[d.name] = func(ctx context.Context, c *Client) (holding, error) { return d.acquire(ctx, c, LockOptions{}) }
 	}
 	return all
@@ -97,7 +82,7 @@ func giveUp(ctx context.Context, h holding) error {
 }
 
 func TestLockWaitsForItsHolder(t *testing.T) {
-	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
+	everyDemo(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
 		time.AfterFunc(15*time.Minute, func() { first.Release(context.Background()) })
 		start := time.Now()
@@ -123,14 +108,13 @@ func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 		{name: "whose time is up", want: context.DeadlineExceeded},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
+			everyDemo(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 				first := d.of(t, c)
-				keys := k.keys()
 				_, before, _ := k.leftovers()
 				expect.ErrorIs(t, expect.Err(d.acquire(fake.Within(t, 40*time.Second), c, LockOptions{Try: tc.try})), tc.want, "got")
 				sessions, holders, waiters := k.leftovers()
-				expect.That(t, sessions == 1 && holders == before && waiters == 0 && slices.Equal(k.keys(), keys),
-					"%d sessions, %d holders, %d waiters and the keys %q are left, want the first's", sessions, holders, waiters, k.keys())
+				expect.That(t, sessions == 1 && holders == before && waiters == 0,
+					"%d sessions, %d holders and %d waiters are left, want the first's", sessions, holders, waiters)
 				wantReleased(t, first)
 			})
 		})
@@ -138,7 +122,7 @@ func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 }
 
 func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
-	everyProtocol(t, func(t *testing.T, k *coordinator, _ *Client, d demo) {
+	everyDemo(t, func(t *testing.T, k *coordinator, _ *Client, d demo) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
 			if down.Load() {
@@ -163,7 +147,7 @@ func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 
 // The server is silent about the wait, and answers a renewal that the session has ended.
 func TestLockWaitEndsWithItsSession(t *testing.T) {
-	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
+	everyDemo(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
 		k.setFault(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Query().Has("wait") && k.id(3) == "" {
@@ -183,7 +167,7 @@ func TestLockWaitEndsWithItsSession(t *testing.T) {
 
 // It loses the response to each write in turn, from one server or from two.
 func TestLockOutlivesLostResponses(t *testing.T) {
-	for _, d := range append(protocols, demo{name: "one of two permits by recipe", limit: 2, recipe: true}) {
+	for _, d := range demos {
 		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
 			for n := range 10 {
 				coordinated(t, fmt.Sprintf("write %d of %s at %d servers", n+1, d.name, len(hosts)), func(t *testing.T, k *coordinator, _ *Client) {
@@ -195,16 +179,7 @@ func TestLockOutlivesLostResponses(t *testing.T) {
 						return r.Method != "GET" && writes == n+1
 					}
 					h := d.of(t, clientOf(t, fake.Servers{"a": k.respond, "b": k.respond}, hosts...))
-					if d.recipe {
-						key := k.pair(h.Fence().Name)
-						expect.That(t, key.Session == h.Session() && kv.Index(key.Fence) == h.Fence().Index,
-							"token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
-					} else {
-						expect.That(t, h.Fence().Index == k.fence(), "token %d, want %d, by another request of the same session", h.Fence().Index, k.fence())
-					}
-					if d.recipe && d.limit > 0 {
-						wantHolders(t, k, d.limit, h)
-					}
+					expect.That(t, h.Fence().Index == k.fence(), "token %d, want %d, by another request of the same session", h.Fence().Index, k.fence())
 					wantReleased(t, h)
 					time.Sleep(time.Hour) // for the session whose creation was not heard of
 					sessions, holders, _ := k.leftovers()
@@ -290,22 +265,12 @@ func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 	})
 }
 
-// A release waits for what watches the lock.
-func TestReleaseLeavesNoGoroutines(t *testing.T) {
+func TestNothingIsHeldByAClosedKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := need.Got(clientOf(t, fake.Servers{"a": newCoordinator(t).respond}, "a").newKeeper(t.Context(), SessionOptions{}))(t)
-		ended := false
-		if err := k.startHolding("lock", func(ctx context.Context) error {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			ended = true
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		err := k.close(t.Context(), ErrReleased)
-		expect.That(t, err == nil && ended, "closed with %v, ended %v, want it to wait", err, ended)
-		expect.ErrorIs(t, k.startHolding("lock", func(context.Context) error { panic("started") }), ErrReleased, "holding after its end:")
+		need.OK(t, k.startHolding("lock"))
+		need.OK(t, k.close(t.Context(), ErrReleased))
+		expect.ErrorIs(t, k.startHolding("lock"), ErrReleased, "holding after its end:")
 	})
 }
 

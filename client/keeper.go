@@ -19,8 +19,7 @@ type keeper struct {
 	ttl     time.Duration
 	ctx     context.Context // ends when the session is lost or closed; its cause says which
 	cancel  context.CancelCauseFunc
-	stopped chan struct{} // closed when run has returned, and tasks with it
-	tasks   sync.WaitGroup
+	stopped chan struct{} // closed when run has returned
 
 	mu       sync.Mutex
 	kind     string    // what the session holds: session, lock or semaphore; "" if nothing yet
@@ -46,14 +45,13 @@ func (c *Client) newKeeper(ctx context.Context, o SessionOptions) (*keeper, erro
 	return k, nil
 }
 
-// run renews the session until it is lost or closed, and then waits for the tasks.
+// run renews the session until it is lost or closed.
 func (k *keeper) run() {
 	defer close(k.stopped)
 	k.keepRenewing()
 	if errors.Is(context.Cause(k.ctx), ErrLost) {
 		k.countLost()
 	}
-	k.tasks.Wait()
 }
 
 // keepRenewing renews the session every third of its TTL, and every tenth while that fails.
@@ -154,24 +152,16 @@ func (k *keeper) err() error {
 
 // startHolding sets the kind of what is held from now on. watch, if not nil, returns why that is lost although the
 // session lasts. The error says why the session has ended.
-func (k *keeper) startHolding(kind string, watch func(context.Context) error) error {
+func (k *keeper) startHolding(kind string) error {
 	if err := k.err(); err != nil {
 		return err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx.Err() != nil {
-		return context.Cause(k.ctx) // run may no longer expect tasks
+		return context.Cause(k.ctx)
 	}
 	k.kind = kind
-	if watch == nil {
-		return nil
-	}
-	k.tasks.Go(func() {
-		if err := watch(k.ctx); err != nil {
-			k.cancel(fmt.Errorf("%w: %w", ErrLost, err))
-		}
-	})
 	return nil
 }
 
@@ -200,7 +190,7 @@ func (k *keeper) stop(ctx context.Context) error {
 	return k.await(ctx)
 }
 
-// await waits for the end of its goroutines.
+// await waits for the end of its goroutine.
 func (k *keeper) await(ctx context.Context) error {
 	return wait.Until(ctx, k.stopped, "wait for the renewals of session %q to end", k.session)
 }

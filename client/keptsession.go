@@ -57,7 +57,7 @@ func (s *KeptSession) Close(ctx context.Context) error {
 
 // join makes the session a part of the client. An error means that it cannot be kept.
 func (s *KeptSession) join() error {
-	if err := s.startHolding("session", nil); err != nil {
+	if err := s.startHolding("session"); err != nil {
 		return err
 	}
 	return s.client.adopt(s)

@@ -16,13 +16,10 @@ import (
 )
 
 // KV accesses the cluster's keys and values, through Consul's routes (/v1/kv). Safe for concurrent use.
-type KV struct {
-	client      *Client
-	consistency string // as in Config.Consistency
-}
+type KV struct{ client *Client }
 
 // KV returns the cluster's keys and values.
-func (c *Client) KV() KV { return KV{client: c, consistency: c.consistency} }
+func (c *Client) KV() KV { return KV{c} }
 
 // Pair is a key with its value. The names of its members in JSON are Consul's.
 type Pair struct {
@@ -95,7 +92,7 @@ func listKeys[T any](ctx context.Context, k KV, prefix, form, separator string) 
 // reading returns a call that reads a key, or those that begin with it.
 func (k KV) reading(key string) *transport.Call {
 	q := ofKey(http.MethodGet, key).With()
-	switch k.consistency {
+	switch k.client.consistency {
 	case "stale":
 		q.Query.Set("stale", "")
 	case "linearizable":
@@ -225,8 +222,6 @@ type kvWatch struct {
 	key   string
 	query url.Values
 	index uint64 // of what was reported last; 0 before that
-	// routed, if not nil, ends a question to a server that is not worth waiting for.
-	routed func(context.Context) (context.Context, context.CancelFunc)
 }
 
 func (w *kvWatch) run(ctx context.Context, each func([]Pair) error) error {
@@ -266,11 +261,6 @@ func (w *kvWatch) ask(ctx context.Context) ([]Pair, uint64, error) {
 	if w.index > 0 {
 		q = q.With("index", strconv.FormatUint(w.index, 10), "wait", blockFor.String())
 		q.Patience += blockFor + blockFor/16
-	}
-	if w.routed != nil {
-		routed, cancel := w.routed(ctx)
-		defer cancel()
-		ctx = routed
 	}
 	entries, a, err := transport.AskWhole[[]Pair](ctx, w.kv.client.cluster, q, "")
 	if err != nil && a.Status != http.StatusNotFound {

@@ -61,8 +61,8 @@ func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Held{keeper: k, permit: p, protocol: p.protocol(k)}
-	if h.fence, err = h.protocol.acquire(ctx); err == nil {
+	h := &Held{keeper: k, permit: p, queue: queue{k, p}}
+	if h.fence, err = h.queue.acquire(ctx); err == nil {
 		err = h.join()
 	}
 	if err != nil {
@@ -133,15 +133,4 @@ func (h *Held) resign(ctx context.Context) {
 	if err := h.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
 		h.keeper.client.log.Warn("leadership not given back, it will be free when its session has ended", "lock", h.permit.Name, "err", err)
 	}
-}
-
-// protocol chooses Rollcall's own locks, or Consul's recipes.
-func (p permit) protocol(k *keeper) protocol {
-	switch {
-	case !p.Recipe:
-		return queue{k, p}
-	case p.kind == kv.Semaphore:
-		return &semaphoreRecipe{recipe: newRecipe(k, p)}
-	}
-	return lockRecipe{newRecipe(k, p)}
 }

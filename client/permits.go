@@ -23,14 +23,6 @@ type LockOptions struct {
 	LockDelay time.Duration
 	// Try does not wait: it returns ErrNotAcquired if another session holds the lock or waits for it.
 	Try bool
-	// Recipe keeps the lock or permit in keys, as Consul's own clients and tools do, so that they see it and take
-	// part. A lock is the key lock/NAME, acquired with a session, whose value is lock:TIME while it is held and
-	// unlock:TIME afterwards. A semaphore is the contenders' keys semaphore/NAME/SESSION and the holders' list
-	// semaphore/NAME/.lock, which is changed by check-and-set. Value is not stored then. Waiters have no queue: the
-	// first after a release gets it. A permit has no lock delay: the next contender removes the dead from the list.
-	// Fence refers to the key (for a permit, to the contender's key). Without Recipe Rollcall's own locks are used,
-	// which know nothing of the keys. Source: github.com/hashicorp/consul/api, lock.go and semaphore.go.
-	Recipe bool
 }
 
 // SemaphoreOptions say which semaphore to acquire a permit of, and how.
@@ -54,10 +46,7 @@ func (p permit) String() string { return fmt.Sprintf("%s %q", kindName(p.kind), 
 
 // session returns the options of the session that will hold it.
 func (p permit) session() SessionOptions {
-	return SessionOptions{
-		Name: p.sessionName(), TTL: p.TTL, LockDelay: p.LockDelay,
-		DeleteKeys: p.Recipe && p.kind == kv.Semaphore, // the contender's key
-	}
+	return SessionOptions{Name: p.sessionName(), TTL: p.TTL, LockDelay: p.LockDelay}
 }
 
 // sessionName tells people what a session is for, within the length limit of a session's name.

@@ -20,7 +20,8 @@ import (
 // the queue, so the wait is as long as servers offer; the renewals notice a server that fell silent.
 const queueWait = 10 * time.Minute
 
-// queue is the protocol of Rollcall's own locks: the servers keep the waiters in order.
+// queue is how a session gets one lock or permit, and gives it back: the servers keep the waiters in order. It is
+// used by one goroutine at a time.
 type queue struct {
 	keeper *keeper
 	permit permit
@@ -137,6 +138,8 @@ func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 // for up to 10 s.
 const leaveWait = 12 * time.Second
 
+// release gives the permit back, in one try, and says whether the session had it. Without an Index the session leaves
+// the queue as well.
 func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
 	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).With("session", q.keeper.session)
 	if fence.Index != 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -408,4 +410,105 @@ func pageOfOwnTests(t *testing.T) map[string]string {
 		}
 	}
 	return sections
+}
+
+// contender acquires a lock or a permit at each call, and returns its release.
+type contender func(ctx context.Context) (release func() error, err error)
+
+// byConsul contends by Consul's official client; limit 0: for a lock.
+func byConsul(c *api.Client, name string, limit int) contender {
+	return func(ctx context.Context) (func() error, error) {
+		if limit > 0 {
+			s, err := c.SemaphoreOpts(&api.SemaphoreOptions{Prefix: name, Limit: limit, SessionTTL: "10s"})
+			if err != nil {
+				return nil, err
+			}
+			return s.Release, won(s.Acquire(ctx.Done()))
+		}
+		l, err := c.LockOpts(lockOptions(name))
+		if err != nil {
+			return nil, err
+		}
+		return l.Unlock, won(l.Lock(ctx.Done()))
+	}
+}
+
+// won returns nil if Consul's client has what it waited for.
+func won(lost <-chan struct{}, err error) error {
+	if err == nil && lost == nil {
+		err = errors.New("not acquired in time")
+	}
+	return err
+}
+
+// contenders are two at each node.
+func contenders(t *testing.T, c *Cluster, name string, limit int) []contender {
+	t.Helper()
+	var all []contender
+	for _, n := range c.Nodes {
+		all = append(all, byConsul(consulClient(t, n), name, limit), byConsul(consulClient(t, n), name, limit))
+	}
+	return all
+}
+
+// contest has contenders hold in turns, and returns how many held at the same time at most.
+func contest(t *testing.T, all []contender, turns int) (most int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ReadyLimit)
+	defer cancel()
+	var inside, peak atomic.Int64
+	errs := make(chan error, len(all))
+	for i, acquire := range all {
+		go func() {
+			errs <- func() error {
+				for turn := range turns {
+					release, err := acquire(ctx)
+					if err != nil {
+						return fmt.Errorf("contender %d, turn %d: %w", i, turn, err)
+					}
+					raise(&peak, inside.Add(1))
+					<-time.After(20 * time.Millisecond) // the work
+					inside.Add(-1)
+					if err := release(); err != nil {
+						return fmt.Errorf("contender %d, turn %d: release: %w", i, turn, err)
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range all {
+		expect.OK(t, <-errs)
+	}
+	return peak.Load()
+}
+
+// raise makes peak at least n.
+func raise(peak *atomic.Int64, n int64) {
+	for {
+		if was := peak.Load(); was >= n || peak.CompareAndSwap(was, n) {
+			return
+		}
+	}
+}
+
+// TestConsulLockHasOneHolderAtATime has Consul's official clients contend for one lock at three nodes.
+func TestConsulLockHasOneHolderAtATime(t *testing.T) {
+	t.Parallel()
+	most := contest(t, contenders(t, StartCluster(t, withSteadyLeader(Config{})), "shared", 0), 5)
+	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
+}
+
+// TestConsulSemaphoreHasAtMostItsLimitOfHolders is the same for a semaphore of three.
+func TestConsulSemaphoreHasAtMostItsLimitOfHolders(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	c := StartCluster(t, withSteadyLeader(Config{}))
+	most := contest(t, contenders(t, c, "shared", limit), 5)
+	expect.That(t, most <= limit, "%d held a permit at a time, want %d at most", most, limit)
+	pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, c.Nodes[0]).KV().Get("shared/.lock", nil))
+	var list struct{ Holders map[string]bool }
+	if need.OK(t, json.Unmarshal(pair.Value, &list)); len(list.Holders) > 0 {
+		t.Errorf("when all are done the holders are %v, want none", list.Holders)
+	}
 }

@@ -245,7 +245,6 @@ func TestCommandsExitWithCodesOfMistakesAndFailures(t *testing.T) {
 		{name: "lock without the two dashes", args: []string{"lock", "demo", "true"}, code: cli.ExitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
 		{name: "lock of two names", args: []string{"lock", "a", "b", "--", "true"}, code: cli.ExitUsage, says: "write rollcall lock NAME [flags] -- COMMAND"},
 		{name: "lock that waits and does not", args: []string{"lock", "a", "--try", "--timeout", "1s", "--", "true"}, code: cli.ExitUsage, says: "not both"},
-		{name: "lock by recipe with a value", args: []string{"lock", "a", "--recipe", "--value", "me", "--", "true"}, code: cli.ExitUsage, says: "--value: is not stored with --recipe"},
 		{name: "lock in no time", args: []string{"lock", "a", "--timeout", "-1s", "--grace", "-1s", "--", "true"}, code: cli.ExitUsage, says: "--timeout: -1s is negative\n--grace: -1s is negative"},
 		{name: "semaphore without a limit", args: []string{"semaphore", "a", "--", "true"}, code: cli.ExitUsage, says: "--limit: is required"},
 		{name: "dev in another mode", args: []string{"dev", "--mode", "ca", "--dcs", "10"}, code: cli.ExitUsage, says: "--dcs"},

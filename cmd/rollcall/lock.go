@@ -86,7 +86,6 @@ type holding struct {
 	connection
 	ttl, lockDelay, timeout, grace time.Duration
 	try, foreground, verbose       bool
-	recipe                         bool
 	value                          string
 }
 
@@ -98,7 +97,6 @@ func (h *holding) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&h.ttl, "ttl", client.DefaultSessionTTL, "how long it is held without a renewal, which is sent three times as often")
 	f.DurationVar(&h.lockDelay, "lock-delay", client.DefaultLockDelay, "for how long it stays unavailable if rollcall dies; at most 1m")
 	f.StringVar(&h.value, "value", "", "the text that others see as the holder (default: USER@HOST:PID)")
-	f.BoolVar(&h.recipe, "recipe", false, "hold it by keys, as Consul's clients do, so that they can compete for it; there is no queue then")
 	f.DurationVar(&h.grace, "grace", 5*time.Second, "time between SIGTERM and SIGKILL when it is lost")
 	f.BoolVar(&h.foreground, "foreground", false, "let the command use the terminal; only it, not its children, is ended then")
 	f.BoolVarP(&h.verbose, "verbose", "v", false, "log waits, acquisitions and releases to standard error")
@@ -114,9 +112,6 @@ func (h *holding) validate() error {
 	}
 	if h.try && h.timeout > 0 {
 		errs = append(errs, errors.New("give --try or --timeout, and not both"))
-	}
-	if h.recipe && h.value != "" {
-		errs = append(errs, errors.New("--value: is not stored with --recipe; the keys say when it was acquired, and by which session"))
 	}
 	return errors.Join(errs...)
 }
@@ -187,7 +182,7 @@ func (h *holding) acquire(ctx context.Context, cl *client.Client, name string, a
 		value = fmt.Sprintf("%s:%d", whoami(), os.Getpid())
 	}
 	return acquire(ctx, cl, client.LockOptions{
-		Name: name, Value: []byte(value), TTL: h.ttl, LockDelay: noneIfZero(h.lockDelay), Try: h.try, Recipe: h.recipe,
+		Name: name, Value: []byte(value), TTL: h.ttl, LockDelay: noneIfZero(h.lockDelay), Try: h.try,
 	})
 }
 
