@@ -42,7 +42,7 @@
 //
 // of the programs and pages:
 //
-//	cli_test.go         the operator's commands, rollcall dev, and rollcall top in a terminal
+//	cli_test.go         the operator's commands, rollcall dev, and rollcall status --watch in a terminal
 //	snapshot_test.go    rollcall snapshot, also of a large state, and rollcall recover
 //	compare_test.go     rollcall-bench: planted faults, and loads that add up
 //	readme_test.go      the commands of README and of other pages, the shell that runs them, and pictures in documents

@@ -245,7 +245,7 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 			endDemo()
 			<-ended
 		}()
-		fmt.Fprintln(out, "sample services: see them by rollcall top, ls, watch and events, and on the dashboard")
+		fmt.Fprintln(out, "sample services: see them by rollcall status --watch, ls, watch and events, and on the dashboard")
 	}
 	fmt.Fprintf(out, "dashboard: %s/\nkill a node by its pid to see the others go on; then, in another terminal, this starts it again: %s\n", nodes[0].URL(), restart(nodes[0]))
 	fmt.Fprintln(out, "ready")

@@ -4,7 +4,7 @@
 //
 //	main.go, server.go, dev.go, config.go         the program, and the commands about servers on this machine
 //	status.go, verify.go, upgrade.go, debug.go    the cluster, and what support asks of a node
-//	top.go                                        its overview in a terminal, which package cmd/internal/top draws
+//	overview.go                                   the cluster again and again, by status --watch
 //	auth.go, token.go, audit.go                   who may do what, and who did
 //	tls.go                                        certificates of further nodes and clients
 //	peers.go, selfpreservation.go                 its peers, and whether it withholds evictions
@@ -51,7 +51,6 @@ func newRootCommand() *cobra.Command {
 		newQuarantineCommand(),
 		newDrainCommand(),
 		newWatchCommand(),
-		newTopCommand(),
 		newExplainCommand(),
 		newEventsCommand(),
 		newSelfPreservationCommand(),
@@ -72,7 +71,8 @@ func newRootCommand() *cobra.Command {
 		newSemaphoreCommand(),
 		newConfigCommand(),
 		newDebugCommand(),
-		newBenchCommand(),
+		newGoneCommand("bench", "the benchmarks are a program of their own: rollcall-bench, which make build puts beside this one"),
+		newGoneCommand("top", "rollcall top was removed: rollcall status --watch shows the cluster, and rollcall watch its changes"),
 		newTreeCommand(),
 		newVersionCommand(),
 	)
@@ -111,15 +111,15 @@ type build struct {
 
 func (b build) Table() [][]string { return [][]string{{"rollcall", b.Version, b.Go, b.Platform}} }
 
-// newBenchCommand points to the benchmark program, whose commands were once part of this one.
-func newBenchCommand() *cobra.Command {
+// newGoneCommand stands for a command that was removed. Its error says what to use instead.
+func newGoneCommand(name, instead string) *cobra.Command {
 	return &cobra.Command{
-		Use:                "bench",
-		Short:              "Name the program of the benchmarks: rollcall-bench",
+		Use:                name,
+		Short:              "Say what to use instead of this command, which was removed",
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Usage(errors.New("the benchmarks are a program of their own: rollcall-bench, which make build puts beside this one"))
+			return cli.Usage(errors.New(instead))
 		},
 	}
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,13 +16,16 @@ import (
 
 func newStatusCommand() *cobra.Command {
 	var c connection
-	var check bool
+	var check, watch bool
+	var interval time.Duration
 	cmd := c.command(&cobra.Command{
 		Use:   "status",
 		Short: "Show the cluster: its leader, its nodes and how far each has applied the log",
 		Long: "Shows the cluster: its leader, its nodes and how far each has applied the log, and says in a sentence how it is.\n" +
-			"With --check the exit code says the same: 0 it is well, 1 it is degraded or could not be asked, 2 it has no leader.",
-		Example: "  rollcall status\n  rollcall status --check\n  rollcall status -o json --addr http://127.0.0.1:8762",
+			"With --check the exit code says the same: 0 it is well, 1 it is degraded or could not be asked, 2 it has no leader.\n" +
+			"With --watch it shows the cluster again and again until Ctrl-C, with figures, what needs attention, and the applications in\n" +
+			"the most trouble.",
+		Example: "  rollcall status\n  rollcall status --check\n  rollcall status --watch\n  rollcall status -o json --addr http://127.0.0.1:8762",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		status, err := cl.Status(ctx)
 		if check && err == nil {
@@ -28,7 +33,25 @@ func newStatusCommand() *cobra.Command {
 		}
 		return clusterStatus{status}, err
 	})
+	once := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case !watch:
+			return once(cmd, args)
+		case check:
+			return cli.Usage(errors.New("give --watch or --check, and not both"))
+		case interval < shortestInterval:
+			return cli.Usage(fmt.Errorf("--interval: %v is shorter than %v", interval, shortestInterval))
+		}
+		w, err := c.newStatusWatch(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return w.run(cmd.Context(), interval)
+	}
 	cmd.Flags().BoolVar(&check, "check", false, "say by the exit code how the cluster is: 0 well, 1 degraded, 2 without a leader")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show the cluster, its figures and what needs attention again and again until Ctrl-C")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two requests of --watch, at least 200ms")
 	return cmd
 }
 

@@ -1,7 +1,7 @@
 package api
 
-// Overview is how a cluster is, as one of its nodes sees it: what the first page of the dashboard and `rollcall top` show
-// (GET /v1/rollcall/overview).
+// Overview is how a cluster is, as one of its nodes sees it: what the first page of the dashboard and
+// `rollcall status --watch` show (GET /v1/rollcall/overview).
 type Overview struct {
 	Line             Line             `json:"line"` // the worst that is known
 	Figures          OverviewFigures  `json:"figures"`
