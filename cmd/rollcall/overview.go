@@ -23,7 +23,8 @@ const (
 	shortestInterval = 200 * time.Millisecond
 	// overviewTimeout is for one server, which gives other nodes 2 s to respond when it was not asked lately.
 	overviewTimeout = 4 * time.Second
-	overviewApps    = 10 // applications shown
+	// overviewRows is how many applications, and how many things that need attention, are shown.
+	overviewRows = 10
 )
 
 // statusWatch shows the overview of a cluster again and again.
@@ -122,7 +123,7 @@ func (w *statusWatch) ask(ctx context.Context) (client.Overview, error) {
 func askOverview(ctx context.Context, server *client.Client) (client.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, overviewTimeout)
 	defer cancel()
-	return server.Overview(ctx, "", overviewApps)
+	return server.Overview(ctx, "", overviewRows)
 }
 
 func (w *statusWatch) show(now time.Time, overview client.Overview) error {
@@ -166,9 +167,10 @@ func (o clusterOverview) Table() [][]string {
 	if len(o.Attention) > 0 {
 		rows = append(rows, []string{}, []string{"NEEDS ATTENTION"})
 	}
-	for _, a := range o.Attention {
+	for _, a := range o.Attention[:min(len(o.Attention), overviewRows)] {
 		rows = append(rows, []string{a.Text})
 	}
+	rows = append(rows, andMore(len(o.Attention)-overviewRows)...)
 	if len(o.Apps) == 0 {
 		return rows
 	}
@@ -176,10 +178,15 @@ func (o clusterOverview) Table() [][]string {
 	for _, app := range o.Apps {
 		rows = append(rows, []string{app.App, strconv.Itoa(app.Up), strconv.Itoa(app.All), strconv.Itoa(app.Overdue)})
 	}
-	if more := f.Applications - len(o.Apps); more > 0 {
-		rows = append(rows, []string{fmt.Sprintf("and %d more", more)})
+	return append(rows, andMore(f.Applications-len(o.Apps))...)
+}
+
+// andMore returns the row below a list that leaves out so many, or no row.
+func andMore(left int) [][]string {
+	if left <= 0 {
+		return nil
 	}
-	return rows
+	return [][]string{{fmt.Sprintf("and %d more", left)}}
 }
 
 // oneDecimal shows a rate, or "?" if the server does not know it yet.

@@ -91,6 +91,17 @@ and 11 more
 	expect.That(t, code == cli.ExitOK && stderr == "", "exit %d, said %q", code, stderr)
 }
 
+func TestStatusWatchBoundsWhatNeedsAttention(t *testing.T) {
+	for listed, want := range map[int]string{10: "need 10", 11: "and 1 more", 30: "and 20 more"} {
+		var o clusterOverview
+		for n := range listed {
+			o.Attention = append(o.Attention, client.Attention{Text: fmt.Sprintf("need %d", n+1)})
+		}
+		rows := o.Table()
+		expect.Equal(t, rows[len(rows)-1][0], want, "of %d the last row is", listed)
+	}
+}
+
 func TestStatusWatchPrintsAJSONLineForEachRequest(t *testing.T) {
 	url := overviewServer(t, overviewOf("n1", "first", true), overviewOf("n1", "later", true))
 	stdout, stderr, code := watchedStatus(t, "later", "--addr", url, "-o", "json")
