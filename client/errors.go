@@ -98,7 +98,7 @@ func offersNone(err error) bool {
 // noSession reports whether an operation failed because its session has ended.
 func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
 
-// hopeless reports whether another try to acquire would fare no better.
-func hopeless(err error) bool {
+// isPermanent reports whether another try to acquire would fare no better.
+func isPermanent(err error) bool {
 	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit)
 }
