@@ -56,7 +56,7 @@ const AuthModeHeader = "X-Rollcall-Auth-Mode"
 func (s *Side) Validate() error {
 	var errs []error
 	if s.Service == nil {
-		errs = append(errs, errors.New("Service is missing"))
+		errs = append(errs, errors.New("no Service is given"))
 	}
 	if s.Datacenter == "" {
 		errs = append(errs, errors.New("this datacenter must have a name (Datacenter)"))
@@ -65,7 +65,7 @@ func (s *Side) Validate() error {
 		errs = append(errs, errors.New("this node must have a name (Node)"))
 	}
 	if s.Sender == nil {
-		errs = append(errs, errors.New("Sender is missing"))
+		errs = append(errs, errors.New("no Sender is given"))
 	}
 	names := make(map[string]bool)
 	for i, p := range s.Peers {
