@@ -41,7 +41,7 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 	_, err := New(c)
 	need.That(t, err != nil, "accepted")
 	for _, want := range []string{
-		"Service is missing", "this node must have a name (Node)", "Sender is missing",
+		"no Service is given", "this node must have a name (Node)", "no Sender is given",
 		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: another peer has this name",
 		"peer n2: the nodes of a datacenter with consensus do not replicate to each other",
 		`peer n2: URL "http://a:1/" must have no slash at its end`,

@@ -28,7 +28,7 @@ func TestFaultsOfAEurekaServer(t *testing.T) {
 		{"503", peertest.RespondWith(503, ""), batcher.Congestion, "503"},
 		{"hang", peertest.Hang, batcher.Congestion, "exceeded"},
 		{"closes at once", peertest.Drop, batcher.TransientError, "EOF"},
-		{"closes in the middle", peertest.CutOff, batcher.TransientError, "broke off"},
+		{"closes in the middle", peertest.CutOff, batcher.TransientError, "was cut off"},
 		{"400", peertest.RespondWith(400, ""), batcher.PermanentError, "400"},
 		{"401", peertest.RespondWith(401, ""), batcher.PermanentError, "401"},
 		{"429", peertest.RespondWith(429, ""), batcher.PermanentError, "429"},

@@ -348,8 +348,8 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 	}{
 		{"503", peertest.RespondWith(503, "no leader"), "no leader"},
 		{"hangs", peertest.Hang, "no answer in time"},
-		{"garbage", responds("<html>"), "the answer to digests cannot be read"},
-		{"more of nothing", responds(string(Encode(codec.Newest, &differences{More: true}))), "has more, and nothing before it"},
+		{"garbage", responds("<html>"), "the response to digests cannot be read"},
+		{"more of nothing", responds(string(Encode(codec.Newest, &differences{More: true}))), "announces more"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "hangs" {

@@ -491,7 +491,7 @@ func TestSenderThatWasNeverHeardCannotBeForgotten(t *testing.T) {
 		want   error
 		says   string
 	}{
-		{"n9", ErrUnknownSender, `no such sender: nothing was heard of "n9"`},
+		{"n9", ErrUnknownSender, `no such sender: nothing was heard from "n9"`},
 		{"", ErrMalformed, "1 to 255 bytes"},
 		{strings.Repeat("n", 256), ErrMalformed, "1 to 255 bytes"},
 		{"n9\n", ErrMalformed, "control characters"},

@@ -96,7 +96,7 @@ func (i *Item) Check(c Context) (registry.Op, error) {
 	case registry.SelfPreservation:
 		return c.preserve(op)
 	}
-	return nil, fmt.Errorf("an operation %s, which servers do not tell each other", registry.Operations.Name(i.Op))
+	return nil, fmt.Errorf("operation %s, which servers do not send each other", registry.Operations.Name(i.Op))
 }
 
 func (c Context) replica(op registry.Replica) (registry.Op, error) {

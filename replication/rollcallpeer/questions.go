@@ -79,11 +79,11 @@ func (l *Link) ask(ctx context.Context, q *Digests) (*differences, error) {
 	}
 	var a differences
 	if err := Decode(text, &a); err != nil {
-		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err))
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the response to digests cannot be read: %w", err))
 	}
 	for app := range a.Apps {
 		if !q.Covers(app) {
-			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests names %q, which was not asked about", clip(app)))
+			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the response to digests names %q, which the request did not", clip(app)))
 		}
 	}
 	if a.More && len(a.Apps) == 0 {

@@ -51,7 +51,7 @@ func (l *Link) exchange(ctx context.Context, level byte, parts []part) ([]result
 	}
 	var a Reply
 	if err := Decode(text, &a); err != nil {
-		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err))
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the response cannot be read: %w", err))
 	}
 	l.renewIncarnation(m.Head, a.Late, false)
 	if len(a.Results) != len(parts) {

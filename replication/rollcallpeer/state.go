@@ -17,7 +17,7 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 		return err
 	}
 	if datacenter != r.side.Datacenter {
-		return fmt.Errorf("datacenter %q: %w that copies the state, those are the nodes of %s", clip(datacenter), ErrStranger, r.side.Datacenter)
+		return fmt.Errorf("datacenter %q: %w: only nodes of %s copy the state", clip(datacenter), ErrStranger, r.side.Datacenter)
 	}
 	health := r.side.Service.Health()
 	if !health.Ready {
