@@ -8,22 +8,22 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// RegisterCatalog registers a node, a service and checks, in one step. An absent node is created. Outcomes:
-// Done (Index is 0 if nothing changed), UnknownService (a check names a service that is not on the node),
-// NameTaken (another application has that name in other letters), TooManyChecks, TooMany, AddressTaken and
-// CheckTaken (on an agent, the service's or a check's id is another's). AddressTaken, too, if the Instance's
-// key is that of a service of another node.
+// RegisterCatalog registers a node, a service and checks in one step. A missing node is created. Outcomes: Done
+// (Index is 0 if nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
+// (another application has that name in other letters), TooManyChecks, TooMany, AddressTaken and CheckTaken (on an
+// agent, another service or check has the id). AddressTaken also if the Instance's key belongs to a service on
+// another node.
 type RegisterCatalog struct {
-	// Node is the node; nil: the logical one. KeepNode: a node that is registered stays as it is.
+	// Node is nil for the logical node. KeepNode leaves a registered node as it is.
 	Node     *catalog.Node
 	KeepNode bool
-	// Service and Instance go together; nil: none. The Instance's key follows from Service. A service with the
+	// Service and Instance go together, or both are nil. The Instance's key follows from Service. A service with the
 	// same node and id and another name is replaced.
 	Service  *catalog.Service
 	Instance *Instance
 	Checks   []*catalog.Check
-	// ReplaceChecks: checks of the service that are not among Checks go. KeepStatus: a check that exists keeps
-	// its state and output.
+	// ReplaceChecks removes the service's checks that are not among Checks. KeepStatus leaves an existing check its
+	// state and output.
 	ReplaceChecks, KeepStatus bool
 	// Agent and Readdress are as in catalog.Registration.
 	Agent, Readdress bool
@@ -31,7 +31,7 @@ type RegisterCatalog struct {
 
 func (RegisterCatalog) kind() byte { return 18 }
 
-// On returns the name of the node; "": the logical one.
+// On returns the name of the node, "" for the logical one.
 func (op RegisterCatalog) On() string {
 	r := op.registration()
 	return r.On()
@@ -58,7 +58,6 @@ func (op RegisterCatalog) OnNode(spelled string) RegisterCatalog {
 	return op
 }
 
-// registration returns what the operation asks of the catalog.
 func (op RegisterCatalog) registration() catalog.Registration {
 	return catalog.Registration{
 		Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus,
@@ -81,15 +80,15 @@ func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 	return op
 }
 
-// MaxRemoved bounds the services, and checks of services, that one removal of a node takes with it (of more,
-// some are removed first, in steps), and those that follow the address of an agent. It also bounds how many of
-// them one transaction changes.
+// MaxRemoved bounds the services, and checks of services, that one removal of a node takes with it (if there are
+// more, some are removed first, in steps), and those that follow an agent's address. It also bounds how many of them
+// one transaction changes.
 const MaxRemoved = 2500
 
 // DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node with
-// everything on it. It is final: a record of the removal stays. Outcomes: NotFound (there was nothing to
-// remove), TooMany. With an Epoch, the leader proposed it because Check has been critical since CriticalSince:
-// it takes effect only if that still holds.
+// everything on it. It is final: a record of the removal stays. Outcomes: NotFound (there was nothing to remove),
+// TooMany. With an Epoch, the leader proposed it because Check has been critical since CriticalSince; then it takes
+// effect only if that still holds.
 type DeregisterCatalog struct {
 	Node, Service, Check string
 	Epoch                Epoch
@@ -107,8 +106,9 @@ func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
 	return op
 }
 
-// SetCheck sets a check's state and output, and starts its TTL anew; from level 3 on, a leader sets Reads of an alias
-// check instead. It takes no Index if nothing changes. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
+// SetCheck sets a check's state and output, and restarts its TTL; from level 3 on, a leader sets Reads of an alias
+// check instead. It takes no Index if nothing changes. Outcomes: NotFound, NoTTL (TTL is set, and the check does not
+// have one).
 type SetCheck struct {
 	Node, Check string
 	Status      catalog.CheckStatus
@@ -133,9 +133,8 @@ func (op SetCheck) fields(c *codec.Codec) SetCheck {
 	return op
 }
 
-// ExpireCheck turns a check critical whose TTL has passed. The leader proposes it; it takes effect only if the
-// last heartbeat was at RenewedAt (lease clock, ms). Output becomes "TTL expired", followed by the last
-// output.
+// ExpireCheck turns a check critical after its TTL has passed. The leader proposes it; it takes effect only if the
+// last heartbeat was at RenewedAt (lease clock, ms). Output becomes "TTL expired", followed by the last output.
 type ExpireCheck struct {
 	Epoch       Epoch
 	Node, Check string

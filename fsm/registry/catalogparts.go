@@ -7,46 +7,46 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Topic is what can be waited for: a part of the state whose last change View.LastChange knows.
+// Topic is a part of the state that callers can wait for; View.LastChange knows when it last changed.
 type Topic struct {
 	Kind TopicKind
-	Name string // an application (upper case) or a node ("": the logical one), where the kind is of one
+	Name string // an application (upper case) or a node ("": the logical one), if the kind has names
 }
 
-// TopicKind is a kind of topic.
 type TopicKind uint8
 
-// The kinds of topics. A service is defined by what is registered of it, see Lease.Defined; its checks and its status are
-// no part of that.
+// The kinds of topics. A service's definition is what was registered (see Lease.Defined); its checks and its status
+// are not part of it.
 const (
-	// InstancesTopic is the instances of an application ("": of all).
+	// InstancesTopic covers the instances of an application ("": of all).
 	InstancesTopic TopicKind = iota
-	// AllTopic is all instances, nodes and checks.
+	// AllTopic covers all instances, nodes and checks.
 	AllTopic
-	// ServicesTopic is all services as they are defined.
+	// ServicesTopic covers the definitions of all services.
 	ServicesTopic
-	// ServicesByNodeTopic is that and all nodes as they are registered, by which services are selected.
+	// ServicesByNodeTopic covers ServicesTopic and the registrations of all nodes, since queries select services by
+	// their nodes.
 	ServicesByNodeTopic
-	// NodesTopic is all nodes as they are registered.
+	// NodesTopic covers the registrations of all nodes.
 	NodesTopic
-	// ChecksTopic is all checks of services and of nodes.
+	// ChecksTopic covers all checks of services and of nodes.
 	ChecksTopic
-	// ServiceTopic is a service as it is defined, with the nodes that it is on as they are registered.
+	// ServiceTopic covers the definition of a service and the registrations of its nodes.
 	ServiceTopic
-	// HealthTopic is all of a service, and of the nodes that it is on with their checks.
+	// HealthTopic covers all of a service, and its nodes with their checks.
 	HealthTopic
-	// NodeTopic is a node as it is registered, with its services as they are defined.
+	// NodeTopic covers the registration of a node and the definitions of its services.
 	NodeTopic
-	// NodeChecksTopic is the checks of a node and of its services.
+	// NodeChecksTopic covers the checks of a node and of its services.
 	NodeChecksTopic
 )
 
-// PartIndexes are the Indexes of the last changes of parts of the catalog, also of what is gone by now; 0: there was none.
+// PartIndexes are the Indexes of the last changes of parts of the catalog, removals included; 0 before the first.
 type PartIndexes struct {
 	Services Index // of services as they are defined, see Lease.Defined
 	Nodes    Index // of nodes as they are registered
 	Checks   Index // of checks, of nodes and of services, or of what is shown with a service's checks
-	// LogicalServices is Services, and Logical that of any change, for the services of the logical node alone.
+	// LogicalServices is Services, and Logical the Index of any change, for the services of the logical node alone.
 	LogicalServices, Logical Index
 }
 
@@ -58,12 +58,12 @@ func (p *PartIndexes) fields(c *codec.Codec) {
 	codec.Uint(c, &p.Logical)
 }
 
-// newest is the highest of them.
+// newest returns the highest of them.
 func (p *PartIndexes) newest() Index {
 	return max(p.Services, p.Nodes, p.Checks, p.LogicalServices, p.Logical)
 }
 
-// mark records that l takes the place of old, by the change of an index. Either may be the zero Lease.
+// mark records that l replaces old at an index. Either may be the zero Lease.
 func (p *PartIndexes) mark(old, l *Lease, index Index) {
 	if !sameChecks(old, l) {
 		p.Checks = max(p.Checks, index)
@@ -76,7 +76,7 @@ func (p *PartIndexes) mark(old, l *Lease, index Index) {
 	}
 }
 
-// markService records when a service of a node was defined or left, and when anything of it changed.
+// markService records when a service of a node was defined or left, and when anything about it changed.
 func (p *PartIndexes) markService(node string, defined, changed Index) {
 	p.Services = max(p.Services, defined)
 	if node == "" {
@@ -84,7 +84,7 @@ func (p *PartIndexes) markService(node string, defined, changed Index) {
 	}
 }
 
-// markNode records that n takes the place of old, by the change of an index. Either may be nil: there is none.
+// markNode records that n replaces old at an index. Either may be nil.
 func (p *PartIndexes) markNode(old, n *catalog.Node, index Index) {
 	if old == nil || n == nil || old.ModifyIndex != n.ModifyIndex {
 		p.Nodes = index
@@ -94,20 +94,20 @@ func (p *PartIndexes) markNode(old, n *catalog.Node, index Index) {
 	}
 }
 
-// rename records that instances which were registered otherwise are called by another name. They are on the logical node.
+// rename records that instances registered outside Consul's API, all on the logical node, get another name.
 func (p *PartIndexes) rename(index Index) {
 	p.Checks = max(p.Checks, index)
 	p.markService("", index, index)
 }
 
-// leftNode is the node on which old was listed, if l, which takes its place, is not. Either may be the zero Lease.
+// leftNode returns the node that listed old, if l, which replaces it, is not there. Either may be the zero Lease.
 func leftNode(old, l *Lease) (node string, left bool) {
 	node, listed := old.node()
 	now, still := l.node()
 	return node, listed && !(still && now == node)
 }
 
-// sameChecks says whether the checks of l are shown as those of old, in whose place it is. Either may be the zero Lease.
+// sameChecks reports whether l, which replaces old, is shown with the same checks. Either may be the zero Lease.
 func sameChecks(old, l *Lease) bool {
 	before, all := old.registeredChecks()
 	now, allNow := l.registeredChecks()
@@ -117,8 +117,8 @@ func sameChecks(old, l *Lease) bool {
 	return len(now) == 0 || old.Service.Name == l.Service.Name && slices.Equal(old.Service.Tags, l.Service.Tags)
 }
 
-// registeredChecks are the checks of a service that is listed; all: no others are shown with it, as they are of an instance
-// that was registered otherwise, or whose status an operator decided.
+// registeredChecks returns the checks of a listed service. all reports that no others are shown with it, as happens
+// for an instance registered outside Consul's API, or one whose status an operator decided.
 func (l *Lease) registeredChecks() (checks []*catalog.Check, all bool) {
 	if _, listed := l.node(); !listed {
 		return nil, true

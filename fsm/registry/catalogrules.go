@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// cataloging is a RegisterCatalog under way.
+// cataloging is a RegisterCatalog in progress.
 type cataloging struct {
 	*Registry
 	*catalog.Registering
@@ -16,14 +16,14 @@ type cataloging struct {
 	res      Result
 }
 
-// perform registers a node, a service and checks, or nothing. A part that does not change takes no Index.
+// perform registers a node, a service and checks, or nothing at all. A part that does not change takes no Index.
 // Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
 func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
-	// A node resolves names before it proposes, and cannot know of a registration under another spelling that
-	// is on its way.
+	// A node resolves names before it proposes, and cannot know about a registration under another spelling that is
+	// still on its way.
 	if spelled, known := r.catalog.SpelledNode(op.On()); known && spelled != op.On() && r.spellsNodes() {
 		op = op.OnNode(spelled)
 	}
@@ -52,14 +52,14 @@ func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
 	return c.res
 }
 
-// readdressed reports whether an agent's node, with services on it, gets another address. Registrars may do
-// that to any node.
+// readdressed reports whether an agent's node that has services gets another address. Registrars may do that to any
+// node.
 func (c *cataloging) readdressed() bool {
 	old, known := c.catalog.Node(c.On())
 	return known && c.Agent && !c.KeepNode && c.Node != nil && old.Address != c.Node.Address
 }
 
-// refused returns why an operation cannot be done, or Done.
+// refused returns why the operation cannot be done, or Done.
 func (c *cataloging) refused() Outcome {
 	if s := c.Service; s != nil {
 		switch key := c.instance.Key(); {
@@ -84,8 +84,8 @@ func (c *cataloging) refused() Outcome {
 	return Done
 }
 
-// nameTaken reports whether other instances of a service's application have another name: what was registered
-// through Consul's API keeps the name it was given, everything else has the application's name in lower case.
+// nameTaken reports whether other instances of a service's application have another name: anything registered through
+// Consul's API keeps the name it was given, everything else has the application's name in lower case.
 func (c *cataloging) nameTaken(name string, key Key) bool {
 	var named, others int
 	var called string
@@ -113,14 +113,14 @@ func (c *cataloging) nameTaken(name string, key Key) bool {
 	return named > 0 && called != name || named == 0 && others > 0 && name != strings.ToLower(key.App)
 }
 
-// instanceTaken reports whether a service of another node is the instance of a key. Node names and service ids
-// may contain the colon that joins the two, and the other service would be lost silently.
+// instanceTaken reports whether key already belongs to a service on another node. Node names and service ids may
+// contain the colon that joins the two, and the other service would be lost silently.
 func (c *cataloging) instanceTaken(key Key) bool {
 	l := c.handles.byKey(key)
 	return l != nil && l.Service != nil && l.Service.Node != c.On()
 }
 
-// removeMoved removes the checks that move from their present owners, for each owner in one step.
+// removeMoved removes the checks that move from their present owners, in one step per owner.
 func (c *cataloging) removeMoved(moves []catalog.Move) {
 	for _, m := range moves {
 		c.removeMovedFrom(m)
@@ -146,7 +146,7 @@ func (c *cataloging) removeMovedFrom(m catalog.Move) {
 	}
 }
 
-// registerNode enters the node and its checks in place of old, and reports whether anything of them was new.
+// registerNode enters the node and its checks in place of old, and reports whether anything was new.
 func (c *cataloging) registerNode(old *catalog.Node) bool {
 	n := c.NodeAfter(old, c.moment())
 	if n == old {
@@ -156,8 +156,8 @@ func (c *cataloging) registerNode(old *catalog.Node) bool {
 	return true
 }
 
-// registerService enters the service with its checks, if anything of them is new. One of that id that had
-// another name goes; its checks stay.
+// registerService enters the service with its checks, if anything is new. A service with the same id and another name
+// goes; its checks stay.
 func (c *cataloging) registerService() {
 	if c.Service == nil {
 		return
@@ -174,12 +174,12 @@ func (c *cataloging) registerService() {
 		c.remove(before, Canceled, c.origin, Event{Kind: EventCanceled})
 	}
 	if same := c.present(""); c.Agent && c.On() != "" && same.Service != nil && same.Service.IsAt(service) {
-		// Now it is at home on its agent: when it was registered, all agents were one.
+		// This is now registered on its own agent; the earlier registration did not tell agents apart.
 		c.remove(same, Canceled, c.origin, Event{Kind: EventCanceled, By: Act{Reason: "it is registered on " + c.On() + " now"}})
 	}
 }
 
-// present returns the lease of the registered service's id on a node, empty if there is none.
+// present returns the lease of a node's service with the registered id, empty if it has no such service.
 func (c *cataloging) present(node string) *Lease {
 	if at, _, ok := c.catalog.Service(node, c.Service.ID); ok {
 		return c.handles.byKey(at)
@@ -187,7 +187,7 @@ func (c *cataloging) present(node string) *Lease {
 	return new(Lease)
 }
 
-// registerServiceChecks gives a service that stays otherwise the same its new checks, if they differ.
+// registerServiceChecks gives an otherwise unchanged service its new checks, if they differ.
 func (c *cataloging) registerServiceChecks(l *Lease, checks []*catalog.Check) {
 	c.res.Handle = l.Handle
 	if !slices.Equal(checks, l.Service.Checks) {
@@ -195,12 +195,12 @@ func (c *cataloging) registerServiceChecks(l *Lease, checks []*catalog.Check) {
 	}
 }
 
-// sameRegistration compares everything that the registry does not decide of an instance and a stored one.
+// sameRegistration compares everything about an instance that the registry does not decide itself.
 func sameRegistration(i *Instance, stored *Instance) bool {
 	return i.with(stored.Status, stored.Overridden, stored.LastDirty).Equal(stored)
 }
 
-// registerChecks enters the checks of other services of the node.
+// registerChecks enters the checks of the node's other services.
 func (c *cataloging) registerChecks() {
 	for _, check := range c.Checks {
 		if check.Service == "" || c.Service != nil && c.Service.ID == check.Service {
@@ -229,7 +229,7 @@ func (r *Registry) place(origin Origin, s *catalog.Service, in *Instance) Result
 	return res
 }
 
-// placeNew is place for a key that has no instance.
+// placeNew does what place does, for a key that has no instance.
 func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Result {
 	key := in.Key()
 	l := &Lease{Life: 1, Origin: origin, Owner: ownerBy(origin, ""), Permanent: true, Service: s}
@@ -247,8 +247,8 @@ func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Res
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
-// perform removes a service, a check or a node. The leader's proposal to remove what was critical
-// for too long takes effect only if the check is still critical.
+// perform removes a service, a check or a node. The leader's proposal to remove something that was critical for too
+// long takes effect only if the check is still critical.
 func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Result {
 	if op.Epoch != (Epoch{}) {
 		if !r.epoch.Leads(term, op.Epoch) {
@@ -276,8 +276,8 @@ func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
 	return r.deregisterService(origin, op.Node, op.Service, Act{Reason: "its check " + op.Check + " was critical for too long"})
 }
 
-// deregisterService removes a service of a node by its id. On the logical node that may be an instance that
-// was registered otherwise, if no other has its id.
+// deregisterService removes a service of a node by its id. On the logical node, that may be an instance registered
+// outside the catalog, if no other has its id.
 func (r *Registry) deregisterService(origin Origin, node, id string, by Act) Result {
 	var l *Lease
 	if key, _, ok := r.catalog.Service(node, id); ok {
@@ -306,7 +306,7 @@ func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
 	return r.exchangeChecks(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
 }
 
-// deregisterNode removes a node with all services and checks on it. The logical one cannot go.
+// deregisterNode removes a node with all services and checks on it. The logical node cannot go.
 func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	n, ok := r.catalog.Node(name)
 	if !ok {
@@ -322,7 +322,7 @@ func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	return Result{Index: r.index}
 }
 
-// forgetNode takes out a node that has no services.
+// forgetNode removes a node that has no services.
 func (r *Registry) forgetNode(n *catalog.Node) {
 	r.exchangeNode(n, nil)
 	r.catalog.LoseNode(n.Name)

@@ -9,16 +9,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Change is an element of the change list: a live instance at its last change, or the record of a
-// removal.
+// Change is an element of the change list: a live instance at its last change, or the record of a removal.
 type Change struct {
 	Index Index
-	Lease *Lease // a removed one has EvictedAt set; see Removal for what is kept of it
+	Lease *Lease // a removed one has EvictedAt set; Removal says what is kept of it
 	Kind  ChangeKind
 }
 
-// Changes returns the elements of the change list after an index, oldest first, at most limit (0: all).
-// It fails with ErrTooOld if records newer than after were pruned already, or a restore came after it.
+// Changes returns the elements of the change list after an index, oldest first, at most limit (0: all). It fails with
+// ErrTooOld if records newer than after were already pruned, or a restore came after it.
 func (v *View) Changes(after Index, limit int) ([]Change, error) {
 	if err := v.reachesBack(after); err != nil {
 		return nil, err
@@ -32,8 +31,7 @@ func (v *View) Changes(after Index, limit int) ([]Change, error) {
 	return changes, nil
 }
 
-// ChangesOf returns the selected ones of the changes after an index, oldest first. It fails as
-// Changes does.
+// ChangesOf returns the selected changes after an index, oldest first. It fails as Changes does.
 func (v *View) ChangesOf(after Index, which Selector) ([]Change, error) {
 	if err := v.reachesBack(after); err != nil {
 		return nil, err
@@ -47,7 +45,7 @@ func (v *View) ChangesOf(after Index, which Selector) ([]Change, error) {
 	return changes, nil
 }
 
-// reachesBack fails with ErrTooOld if the change list does not have all changes after an index.
+// reachesBack fails with ErrTooOld if the change list lacks some changes after an index.
 func (v *View) reachesBack(after Index) error {
 	if after < v.tables.restored {
 		return fmt.Errorf("changes after %d, the cluster was restored at %d: %w", after, v.tables.restored, ErrTooOld)
@@ -83,7 +81,7 @@ func (v *View) since(after Index) iter.Seq[Change] {
 	}
 }
 
-// changeOf is the last change of a live lease.
+// changeOf returns the last change of a live lease.
 func changeOf(l *Lease) Change {
 	c := Change{Index: l.Changed, Lease: l, Kind: Live}
 	if l.Quarantine != nil {
@@ -92,7 +90,8 @@ func changeOf(l *Lease) Change {
 	return c
 }
 
-// Why is the kind of the newest event of what changed, live as LastRenewal is; ok is false if no event is remembered.
+// Why returns the kind of the newest event of what changed, live as LastRenewal is; ok is false if no event is
+// remembered.
 func (v *View) Why(c Change) (kind EventKind, ok bool) {
 	newest := v.tables.renewals.past(c.Lease)
 	if rec, removed := v.tables.removed.Get(c.Index); removed {
@@ -104,10 +103,10 @@ func (v *View) Why(c Change) (kind EventKind, ok bool) {
 	return newest.kind, true
 }
 
-// leadsLong is how long (ms) a leadership lasts before an absence says anything.
+// leadsLong is how long (ms) a leadership must last before an absence proves anything.
 const leadsLong = 10 * 60 * 1000
 
-// NewestFirst yields the elements of the change list, newest first, each with what is remembered of its instance (see History).
+// NewestFirst yields the elements of the change list, newest first, each with the History of its instance.
 func (v *View) NewestFirst() iter.Seq2[Change, History] {
 	return func(yield func(Change, History) bool) {
 		live, removed := order.NewMapCursor(v.tables.live), order.NewMapCursor(v.tables.removed)
@@ -131,10 +130,10 @@ func (v *View) NewestFirst() iter.Seq2[Change, History] {
 	}
 }
 
-// TellsAbsence says whether what is neither here nor in a record is known, at a moment of the lease clock (ms),
-// to have been removed. While no record was ever pruned there is one of everything that was removed, so that
-// what is absent was never here: this cluster was founded anew, or its clients talked to another one so far.
-// One that goes on with an older copy of its data has a new leadership, and its clients register what it lacks.
+// TellsAbsence reports whether anything that is neither here nor in a record is known, at a moment of the lease clock
+// (ms), to have been removed. As long as no record was ever pruned, everything that was removed has one; so whatever
+// is absent was never here: this cluster was founded anew, or its clients talked to another one so far. A cluster
+// that goes on with an older copy of its data has a new leadership, and its clients register what it lacks.
 func (v *View) TellsAbsence(now int64) bool {
 	return v.tables.pruned > 0 && now-v.graces.began() >= leadsLong
 }
@@ -144,10 +143,10 @@ type Selector struct {
 	App string // upper case; "": every application
 }
 
-// Selects says whether changes of an instance are wanted.
+// Selects reports whether changes of an instance are wanted.
 func (s Selector) Selects(key Key) bool { return s.App == "" || s.App == key.App }
 
-// Changes are what a Selector selected of the changes after an index.
+// Changes holds the changes after an index that a Selector selected.
 type Changes struct {
 	// View contains them; its Index is where to go on. It may be newer than the last of Items.
 	View  *View
@@ -157,14 +156,13 @@ type Changes struct {
 // Counts returns how many instances are listed with each status.
 func (v *View) Counts() Counts { return v.tables.counts }
 
-// Delta is what changed within the delta window (180 s of lease clock, cut in steps of 30 s, so an
-// entry lives 180 to 210 s): each instance once, in its current or last state, grouped by
-// application, sorted by application, and inside it removed instances after the others (a Java client
-// that does not know an application adopts the delta's as a whole, and corrects it by what follows).
-// A quarantined instance is shown as a removed one.
+// Delta is what changed within the delta window (180 s of lease clock, cut in steps of 30 s, so an entry lives 180 to
+// 210 s): each instance once, in its current or last state, grouped and sorted by application, with removed instances
+// last within each (a Java client that does not know an application adopts the delta's as a whole, and corrects it by
+// what follows). A quarantined instance is shown as removed.
 type Delta struct {
 	Leases   []*Lease
-	HashCode string // of the whole registry, of the same moment
+	HashCode string // of the whole registry at the same moment
 	// Version changes with every change and every step, and never goes back within an epoch.
 	Version uint64
 }
@@ -218,31 +216,32 @@ func compareInDelta(a, b *Lease) int {
 	return strings.Compare(ka.ID, kb.ID)
 }
 
-// asRemoved is a quarantined lease as the delta shows it.
+// asRemoved returns a quarantined lease as the delta shows it.
 func asRemoved(l *Lease) *Lease {
 	c := *l
 	c.Action = ActionDeleted
 	return &c
 }
 
-// Incarnation is by how much the Index rises at least when a new incarnation begins. What was acknowledged after the
-// state was saved, and is lost, took fewer indexes than that, so none of them is given out again. Package kv keeps the sum
-// below 2^53, up to which a number in JSON is exact.
+// Incarnation is the least by which the Index rises when a new incarnation begins. Operations that were acknowledged
+// after the state was saved, and are lost, took fewer indexes than that, so none of those is given out again. Package
+// kv keeps the sum below 2^53, up to which a number in JSON is exact.
 const Incarnation Index = 1 << 32
 
 const (
 	start2026 = 1_767_225_600_000       // ms since the epoch
 	msPerHour = 3_600_000               // ms
-	mostHours = 1 << 20                 // half of the incarnations there are: a wrong clock must leave some
+	mostHours = 1 << 20                 // half of all possible incarnations: a wrong clock must leave some
 	perMs     = Incarnation / msPerHour // more indexes than a cluster gives out in one
 )
 
-// Raise begins a new incarnation: the Index rises to Incarnation above the newest there was, here or (beyond) where the
-// state comes from. Readers of the change list have to read everything again, and everything counts as changed.
+// Raise begins a new incarnation: the Index rises to Incarnation above the newest there was, here or (beyond) where
+// the state comes from. Readers of the change list have to read everything again, and everything counts as changed.
 //
-// Where the state is an old copy, incarnations may have begun since that nothing here knows of. Then wall (ms since the epoch,
-// 0: nothing is unknown) is the time, and the incarnation is at least the number of hours since 2026, fractions included: those
-// that were begun one by one stay behind it, and what an earlier one gave out since does, too.
+// If the state is an old copy, later incarnations may have begun that nothing here knows about. Then wall is the time
+// (ms since the epoch; 0 means nothing is unknown), and the incarnation is at least the number of hours since 2026,
+// fractions included: incarnations that were begun one by one stay below it, and so does everything an earlier one
+// has given out since.
 func (r *Registry) Raise(beyond Index, wall int64) Index {
 	r.index = max(r.Next()-1, beyond) + Incarnation
 	if ms := wall - start2026; ms > 0 {

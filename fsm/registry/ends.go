@@ -4,10 +4,10 @@ import (
 	"slices"
 )
 
-// Ending returns what is due at a moment of the lease clock (ms), under the present epoch: an
-// EndOverride or EndQuarantine for each override and quarantine whose time has passed, oldest first, then
-// an ExpireCheck for each check whose TTL has, and a DeregisterCatalog for each service of which a check
-// was critical for longer than its ReapAfter, oldest first. It costs O(due).
+// Ending returns the operations due at a moment of the lease clock (ms), under the present epoch: an EndOverride or
+// EndQuarantine for each override and quarantine whose time has passed, oldest first, then an ExpireCheck for each
+// check whose TTL has passed, and a DeregisterCatalog for each service with a check that has been critical for longer
+// than its ReapAfter, oldest first. It costs O(due).
 func (r *Registry) Ending(now int64) []Op {
 	var due []Op
 	for _, e := range r.ends.Due(now) {
@@ -20,9 +20,8 @@ func (r *Registry) Ending(now int64) []Op {
 	return append(due, r.checksEnding(now)...)
 }
 
-// Expired returns leases that have ended at now (lease clock, ms), oldest end first, at most limit:
-// those that Ends says have ended. It costs O(due leases), not a walk; a lease that is returned and
-// not evicted is returned again.
+// Expired returns leases that have ended at now (lease clock, ms) according to Ends, oldest end first, at most limit.
+// It costs O(due leases), not a walk; a lease that is returned but not evicted is returned again.
 func (r *Registry) Expired(now int64, limit int) []EvictItem {
 	due := r.due(now)
 	slices.SortFunc(due, r.expiry.Compare)
@@ -35,8 +34,8 @@ func (r *Registry) Expired(now int64, limit int) []EvictItem {
 	return items
 }
 
-// NeedsClock says that something waits for the lease clock: a lease, self-preservation, an override or
-// quarantine that ends, a check that expects heartbeats or is to be reaped.
+// NeedsClock reports whether anything waits for the lease clock: a lease, self-preservation, an override or
+// quarantine with an end, a check that expects heartbeats or will be reaped.
 func (r *Registry) NeedsClock() bool {
 	return r.expiry.Len() > 0 || r.preservation().State != PreservationOff || r.ends.Len() > 0 || r.catalog.Ends() > 0
 }

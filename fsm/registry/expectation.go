@@ -9,7 +9,7 @@ type ExpectationState struct {
 	Clients    uint32
 	Minute     int64 // which minute of the lease clock Current belongs to
 	Current    uint32
-	Last       uint32 // of the minute before
+	Last       uint32 // in the minute before
 	NextUpdate int64  // lease clock, ms
 }
 
@@ -21,11 +21,11 @@ func (e *ExpectationState) fields(c *codec.Codec) {
 	c.Int64(&e.NextUpdate)
 }
 
-// minute is the time, in ms of lease clock, over which upstream counts renewals.
+// minute is the time (ms of lease clock) over which upstream counts renewals.
 const minute = 60_000
 
-// upstreamAllows is upstream's gate: evictions are allowed only while there are more renewals than
-// the threshold, which must not be 0. Source: PeerAwareInstanceRegistryImpl.isLeaseExpirationEnabled.
+// upstreamAllows is upstream's gate: it allows evictions only while there are more renewals than the threshold, which
+// must not be 0. Source: PeerAwareInstanceRegistryImpl.isLeaseExpirationEnabled.
 func upstreamAllows(f Figures) bool { return f.Threshold > 0 && f.Renewals > f.Threshold }
 
 // renewalThreshold is the number of renewals per minute at or below which upstream stops evicting:
@@ -44,22 +44,22 @@ func newExpectation(s Settings) ExpectationState {
 	return ExpectationState{Clients: 1, NextUpdate: s.ExpectationUpdate}
 }
 
-// expectOneMore expects one client more. Upstream does so only while it expects any.
+// expectOneMore expects one more client. Upstream does so only while it expects any.
 func (e *ExpectationState) expectOneMore() {
 	if e.Clients > 0 {
 		e.Clients++
 	}
 }
 
-// expectOneLess expects one client less, after a cancel and after an eviction.
+// expectOneLess expects one client fewer, after a cancel or an eviction.
 func (e *ExpectationState) expectOneLess() {
 	if e.Clients > 0 {
 		e.Clients--
 	}
 }
 
-// startMinute begins the minute of a moment, if it is another one than that of Current. It must be called
-// before a renewal of that moment is counted.
+// startMinute moves on to the minute of a moment, if Current belongs to another one. Call it before counting a
+// renewal of that moment.
 func (e *ExpectationState) startMinute(now int64) {
 	if now/minute == e.Minute {
 		return
@@ -67,7 +67,7 @@ func (e *ExpectationState) startMinute(now int64) {
 	e.Last, e.Current, e.Minute = e.renewals(now), 0, now/minute
 }
 
-// renewals is the number of them in the last minute that is complete at a moment.
+// renewals returns how many came in the last minute that is complete at a moment.
 func (e *ExpectationState) renewals(now int64) uint32 {
 	switch now/minute - e.Minute {
 	case 0:
@@ -79,8 +79,8 @@ func (e *ExpectationState) renewals(now int64) uint32 {
 	}
 }
 
-// sliding estimates the renewals of the 60 s before a moment: those of its own minute, and of the
-// minute before the part that 60 s reach back to, as if they had come evenly.
+// sliding estimates the renewals of the 60 s before a moment: those of its own minute, and the share of the previous
+// minute that the 60 s reach back to, as if renewals came evenly.
 func (e *ExpectationState) sliding(now int64) uint32 {
 	var current uint32
 	if now/minute == e.Minute {

@@ -10,10 +10,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// Captured is the state at one moment. It is made in microseconds, however many instances there are, and stays valid while the registry
-// goes on.
+// Captured is the state at one moment. Making it takes microseconds, however many instances there are, and it stays
+// valid while the registry goes on.
 type Captured struct {
-	rest     Frozen // but for Leases and Removals
+	rest     Frozen // all but Leases and Removals
 	view     *View
 	renewals *renewals
 }
@@ -25,10 +25,10 @@ func (r *Registry) Capture() *Captured {
 	return c
 }
 
-// makeWayAfter is how many leases a list is made of until other goroutines may run: renewals come meanwhile.
+// makeWayAfter is how many leases are listed before other goroutines may run: renewals arrive meanwhile.
 const makeWayAfter = 1024
 
-// Frozen makes the lists of what was captured, which takes long where they are.
+// Frozen makes the lists of what was captured, which takes long if they are long.
 func (c *Captured) Frozen() Frozen {
 	f, tables := c.rest, c.view.tables
 	f.Leases = make([]LeaseState, 0, tables.live.Len())
@@ -45,13 +45,13 @@ func (c *Captured) Frozen() Frozen {
 	return f
 }
 
-// Freeze captures the state and makes the lists of it.
+// Freeze captures the state and makes its lists.
 func (r *Registry) Freeze() Frozen { return r.Capture().Frozen() }
 
-// FreezeSince captures what was changed after an index, for a disk that has the state up to there: the
-// live leases and the records of removals with a newer Index, each by Index ascending, and all else as
-// Freeze does, without Free. Where Pruned is newer than the index it is not all: Freeze is needed. Records that
-// changed without an Index are those of Amended.
+// FreezeSince captures what changed after an index, for a disk that has the state up to there: the live leases and
+// the records of removals with a newer Index, each by Index ascending, and everything else as Freeze does, without
+// Free. If Pruned is newer than the index, this is incomplete and Freeze is needed. It leaves out records that
+// changed without an Index; AmendedRecords has those.
 func (r *Registry) FreezeSince(after Index) Frozen {
 	f := r.frozen()
 	r.tables.live.Ascend(after+1, func(_ Index, l *Lease) bool {
@@ -65,7 +65,7 @@ func (r *Registry) FreezeSince(after Index) Frozen {
 	return f
 }
 
-// frozen is all of the state that is no list of leases, slots or records of removals.
+// frozen returns all of the state except the lists of leases, slots and records of removals.
 func (r *Registry) frozen() Frozen {
 	return Frozen{
 		Index:       r.index,
@@ -86,7 +86,7 @@ func (r *Registry) frozen() Frozen {
 		Transitions:  slices.Clone(r.transitions),
 		Expectation:  r.expectation,
 
-		Links:   r.servers.links, // never written again, as the next two
+		Links:   r.servers.links, // never written again, like the next two
 		Senders: r.servers.senders,
 		Peers:   r.servers.peers,
 
@@ -103,7 +103,8 @@ func (r *Registry) freeSlots() []uint32 {
 	return free
 }
 
-// StateOf is the state of the live lease of a handle, as Freeze captures it; ok is false if there is none.
+// StateOf returns the state of the live lease of a handle, as Freeze captures it; ok is false if there is no such
+// lease.
 func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
 	l := r.handles.byHandle(h)
 	if l == nil {
@@ -112,7 +113,7 @@ func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
 	return r.tables.renewals.stateOf(l), true
 }
 
-// stateOf is for the writer, or of a table that is frozen.
+// stateOf is for the writer, or for a frozen table.
 func (t *renewals) stateOf(l *Lease) LeaseState {
 	slot := t.at(l.Handle.Slot)
 	renewed, _ := t.last(l)
@@ -122,8 +123,8 @@ func (t *renewals) stateOf(l *Lease) LeaseState {
 	}
 }
 
-// Thaw builds a registry from a frozen state, verifying what can be verified (handles unique and
-// inside the table, order, indexes not above Index): a snapshot that lies is refused as a whole.
+// Thaw builds a registry from a frozen state and verifies what can be verified (handles unique and inside the table,
+// order, indexes not above Index): an inconsistent snapshot is refused as a whole.
 func Thaw(f Frozen) (*Registry, error) {
 	r := New()
 	err := f.verify()
@@ -154,7 +155,7 @@ func (r *Registry) thaw(f Frozen) error {
 		}
 		r.thawLease(s)
 	}
-	r.expectation = f.Expectation // which counts the leases already
+	r.expectation = f.Expectation // which already counts the leases
 	r.thawRemovals(f)
 	r.tables.restored = f.Restored
 	r.tables.parts = f.Parts  // which say more than what is left
@@ -188,15 +189,15 @@ func (r *Registry) thawRemovals(f Frozen) {
 	for l := range r.View().Quarantined {
 		r.tables.touch(l.Instance.App, l.Changed)
 	}
-	// A record that was pruned may have been an application's last change. Which one is not known
-	// any more, so all applications count as changed then: at worst a document is built once more.
+	// A record that was pruned may have been an application's last change. Nobody knows which one's, so all
+	// applications count as changed then: at worst a document is built once more.
 	for app := range r.View().Apps() {
 		r.tables.touch(app.Name, f.Pruned)
 	}
 	r.shared = nil
 }
 
-// verifyService verifies what is registered of a lease through Consul's API, before it enters the catalog.
+// verifyService verifies a lease's registration through Consul's API before it enters the catalog.
 func (r *Registry) verifyService(l *Lease, at catalog.Frozen) error {
 	switch {
 	case l.Service == nil:
@@ -209,11 +210,12 @@ func (r *Registry) verifyService(l *Lease, at catalog.Frozen) error {
 	return r.catalog.VerifyService(l.Service, at)
 }
 
-// Rebuild returns a registry with the state of a view, after an operation has panicked since that view was made: r may hold half
-// of what the operation does, and must not be used any more. Renewals noted since the view are kept. A lease that the
-// operation had begun to take apart counts as renewed now, because its last renewal is lost. Events of the moment of the last
-// operation are dropped, for it may have recorded some. Records of removals that changed without an Index (AmendedRecords) are
-// forgotten, so the disk has to be written as a whole. It takes as long as Thaw.
+// Rebuild returns a registry with the state of a view, after an operation has panicked since that view was made: r
+// may hold half of the operation's effect, and must not be used again. Renewals noted since the view are kept. A
+// lease that the operation had begun to take apart counts as renewed now, because its last renewal is lost. Events at
+// the moment of the last operation are dropped, because that operation may have recorded some. Records of removals
+// that changed without an Index (AmendedRecords) are forgotten, so the disk has to be written as a whole. It takes as
+// long as Thaw.
 func (r *Registry) Rebuild(v *View) (*Registry, error) {
 	before := *r
 	before.index, before.tables, before.catalog = v.index, *v.tables, &catalog.Catalog{Tables: *v.tables.catalog}

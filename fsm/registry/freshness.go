@@ -12,7 +12,7 @@ import (
 type AppFreshness struct {
 	App                             string
 	Leases, Counted, Fresh, Expired uint32
-	// Overdue are counted leases that are not fresh, longest silence first, at most overdueShown.
+	// Overdue holds counted leases that are not fresh, longest silence first, at most overdueShown.
 	Overdue []Overdue
 }
 
@@ -20,18 +20,17 @@ type AppFreshness struct {
 type Overdue struct {
 	Key    Key
 	Silent int64 // ms of lease clock since the last renewal
-	Ends   int64 // ms of lease clock until it ends; negative: it has ended so long ago
+	Ends   int64 // ms of lease clock until it ends; negative: how long ago it ended
 }
 
-// overdueShown bounds AppFreshness.Overdue.
 const overdueShown = 20
 
-// Freshness counts what self-preservation counts, at a moment of the lease clock (ms), over the
-// leases of this datacenter, quarantined ones included, permanent ones not:
+// Freshness counts, at a moment of the lease clock (ms), what self-preservation goes by, over the leases of this
+// datacenter, including quarantined and excluding permanent ones:
 //
-//   - counted are those whose life is older than min(renewal interval, duration/3);
-//   - fresh, of these, are those renewed within min(2·interval, ⅔·duration), or within the duration
-//     where 2·interval exceeds it.
+//   - counted: the life is older than min(renewal interval, duration/3);
+//   - fresh: counted, and renewed within min(2·interval, ⅔·duration), or within the duration
+//     if 2·interval exceeds it.
 //
 // It walks all leases, without a lock; renewal times are live.
 func (v *View) Freshness(now int64) Figures {
@@ -49,7 +48,7 @@ func (v *View) Freshness(now int64) Figures {
 	return f
 }
 
-// FreshnessByApp is Freshness per application, sorted by name.
+// FreshnessByApp returns Freshness per application, sorted by name.
 func (v *View) FreshnessByApp(now int64) []AppFreshness {
 	at := make(map[string]int)
 	var apps []AppFreshness
@@ -80,7 +79,7 @@ func (a *AppFreshness) add(key Key, s sight) {
 	}
 }
 
-// longestFirst sorts what is overdue by silence, then by id, and cuts it.
+// longestFirst sorts overdue leases by silence, then by id, and cuts the list.
 func (a *AppFreshness) longestFirst() {
 	slices.SortFunc(a.Overdue, func(x, y Overdue) int {
 		return cmp.Or(cmp.Compare(y.Silent, x.Silent), x.Key.Compare(y.Key))
@@ -96,7 +95,7 @@ func (v *View) renewable() iter.Seq[*Lease] {
 	}
 }
 
-// sight is what self-preservation sees of one lease.
+// sight is one lease as self-preservation sees it.
 type sight struct {
 	counted, fresh bool
 	silent, ends   int64 // ms: since the last renewal, until the end
@@ -113,14 +112,14 @@ func (v *View) sight(l *Lease, now int64) sight {
 	return s
 }
 
-// youth is how long (ms) a life that began does not count: it says nothing before its client was to
-// renew it once. An interval that is long for the duration is not believed.
+// youth returns how long (ms) a new life does not count: it proves nothing until its client should have renewed it
+// once. An interval that is long for the duration is not believed.
 func youth(l *Lease) int64 {
 	return min(int64(l.Interval)*1000, int64(l.Duration)*1000/3)
 }
 
-// freshFor is how long (ms) after a renewal a lease is fresh. A client that intends to renew less
-// than twice per duration is given all of it.
+// freshFor returns how long (ms) after a renewal a lease is fresh. A client that intends to renew less than twice per
+// duration gets all of it.
 func freshFor(l *Lease) int64 {
 	two, duration := 2*int64(l.Interval)*1000, int64(l.Duration)*1000
 	if two > duration {
@@ -129,11 +128,11 @@ func freshFor(l *Lease) int64 {
 	return min(two, duration*2/3)
 }
 
-// Condition says whether self-preservation should be on, given figures that Freshness counted: the
-// one function for the decision and for every metric and answer. reason is a sentence with the numbers.
+// Condition reports whether self-preservation should be on, given the figures that Freshness counted: the one
+// function behind the decision and every metric and answer. reason is a sentence with the numbers.
 //
-// Upstream's gate lets evictions through while there are more renewals than the threshold; this is
-// the trigger, its complement, so it holds at equality.
+// Upstream's gate lets evictions through while there are more renewals than the threshold; this is the trigger, its
+// complement, so it holds at equality.
 func (v *View) Condition(f Figures) (holds bool, reason string) {
 	s := v.settings
 	switch {
@@ -157,7 +156,7 @@ func freshShare(f Figures) string {
 	return fmt.Sprintf("%d of %d leases were renewed in time", f.Fresh, f.Counted)
 }
 
-// upstreamReason says what upstream's formula makes of the renewals.
+// upstreamReason says what upstream's formula concludes from the renewals.
 func upstreamReason(f Figures) string {
 	if f.Threshold == 0 {
 		return "by upstream's formula, nothing is evicted under a threshold of 0 renewals per minute"
@@ -169,16 +168,16 @@ func upstreamReason(f Figures) string {
 	return fmt.Sprintf("by upstream's formula, %d renewals in the last minute are %s than the threshold of %d", f.Renewals, than, f.Threshold)
 }
 
-// RoundLimit is how many leases may be evicted in the rest of an eviction interval in which taken
-// were evicted already: of the n at its beginning, n - threshold·n together. Permanent ones do not count.
-// Source: AbstractInstanceRegistry.evict.
+// RoundLimit returns how many more leases may be evicted in an eviction interval after taken evictions. Together they
+// may be n - threshold·n, where n is the number of leases at its beginning. Permanent ones do not count. Source:
+// AbstractInstanceRegistry.evict.
 func (v *View) RoundLimit(taken int) int {
 	n := v.Total() - v.tables.permanent + taken
 	return max(0, n-keptShare(v.settings).Of(n)-taken)
 }
 
-// Victims draws limit of the leases that are due, or all if there are not more, at random by a partial
-// Knuth shuffle; draw(k) returns a number in [0, k). due is reordered.
+// Victims draws limit of the due leases, or all if there are fewer, at random by a partial Knuth shuffle; draw(k)
+// returns a number in [0, k). due is reordered.
 func Victims(due []EvictItem, limit int, draw func(k int) int) []EvictItem {
 	victims := min(len(due), limit)
 	for i := range victims {
@@ -188,9 +187,8 @@ func Victims(due []EvictItem, limit int, draw func(k int) int) []EvictItem {
 	return due[:victims]
 }
 
-// keptShare is the share of the registry that one eviction round leaves alone. A threshold of 0 asks for
-// no self-preservation by numbers; that a round may take everything it says only together with
-// self-preservation switched off.
+// keptShare returns the share of the registry that one eviction round leaves alone. A threshold of 0 asks for no
+// self-preservation by numbers; it lets a round take everything only if self-preservation is switched off too.
 func keptShare(s Settings) Share {
 	if s.Threshold == 0 && s.SelfPreservation {
 		return DefaultSettings().Threshold
@@ -221,8 +219,8 @@ func (v *View) Expectation() Expectation {
 	}
 }
 
-// NextPreservation is the transition of self-preservation that is due at a moment of the lease clock,
-// given figures that Freshness counted; ok is false if none is. The caller fills in the epoch.
+// NextPreservation returns the transition of self-preservation that is due at a moment of the lease clock, given the
+// figures that Freshness counted; ok is false if none is due. The caller fills in the epoch.
 func (v *View) NextPreservation(now int64, f Figures) (op SelfPreservation, ok bool) {
 	holds, _ := v.Condition(f)
 	p := v.Preservation()

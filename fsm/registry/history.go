@@ -8,19 +8,19 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// EventsKept is how many events of an instance are remembered, over all its lives.
+// EventsKept is how many events of an instance are remembered, across all its lives.
 const EventsKept = 16
 
 // pastLimit is how long a chain of events may become before it is cut to EventsKept.
 const pastLimit = 2 * EventsKept
 
-// past is an instance's newest event and those before it. It is immutable, so that readers may look
-// at it while the next event is put in front; an event costs one small allocation.
+// past is an instance's newest event and those before it. It is immutable, so readers may look at it while the next
+// event is put in front; an event costs one small allocation.
 type past struct {
 	before *past
 	at     Stamp
 	lasted int64  // Event.For
-	cause  *cause // nil: a client that said no more
+	cause  *cause // nil: a client that gave no author or reason
 	times  uint32
 	kind   EventKind
 	status Status
@@ -33,8 +33,8 @@ type cause struct {
 	by     Act
 }
 
-// History is what is remembered of an instance: immutable, and copied without its events. The zero
-// History is empty.
+// History is what is remembered about an instance: immutable, and copied without its events. The zero History is
+// empty.
 type History struct{ newest *past }
 
 func (h *History) fields(c *codec.Codec) {
@@ -55,16 +55,16 @@ func (h *History) fields(c *codec.Codec) {
 	}
 }
 
-// HistoryOf remembers events, oldest first; of more than EventsKept the last. Their strings are
-// copied, because they may come out of a buffer with much else in it.
+// HistoryOf remembers events, given oldest first; if there are more than EventsKept, the last ones. Their strings are
+// copied, because they may be part of a buffer with much else in it.
 func HistoryOf(events []Event) History {
 	return History{pastOf(cloneEvents(events[max(0, len(events)-EventsKept):]))}
 }
 
-// Events are those of the history, oldest first, at most EventsKept.
+// Events returns the remembered events, oldest first, at most EventsKept.
 func (h History) Events() []Event { return h.newest.events() }
 
-// pastOf is the past with these events, oldest first.
+// pastOf returns the past with these events, oldest first.
 func pastOf(events []Event) *past {
 	var p *past
 	chain := make([]past, len(events))
@@ -106,8 +106,8 @@ func (p *past) followedBy(e Event) past {
 	return n
 }
 
-// repeatedBy says whether an event repeats the one before. How late a renewal comes is different
-// each time.
+// repeatedBy reports whether an event repeats the one before. How late a renewal comes is ignored: it differs each
+// time.
 func (p *past) repeatedBy(e Event) bool {
 	before := p.event()
 	return before.Kind == e.Kind && before.Status == e.Status && before.Origin == e.Origin && before.By == e.By &&
@@ -122,7 +122,7 @@ func (p *past) event() Event {
 	return e
 }
 
-// events are the last ones, oldest first.
+// events returns the last ones, oldest first.
 func (p *past) events() []Event {
 	n := p.length()
 	if n == 0 {
@@ -136,7 +136,7 @@ func (p *past) events() []Event {
 	return events
 }
 
-// length is the number of events that are remembered.
+// length returns the number of remembered events.
 func (p *past) length() int {
 	if p == nil {
 		return 0
@@ -157,7 +157,7 @@ func cloneEvents(events []Event) []Event {
 // recentLength is the length of the two recent queues.
 const recentLength = 1000
 
-// recent is the newest entries of a queue, newest last. Entries are appended behind what copies of
+// recent holds the newest entries of a queue, newest last. Entries are appended behind what copies of
 // the header can see and never overwritten, so a copy is a snapshot; when the array is full, append
 // moves what is left to a larger one.
 type recent []Recent
@@ -185,17 +185,15 @@ type Recent struct {
 	Key  Key
 }
 
-// Fields walks one of the last registrations or cancels.
 func (r *Recent) Fields(c *codec.Codec) {
 	c.Int64(&r.Wall)
 	r.Key.Fields(c)
 }
 
-// ChangeKind says what a Change is.
 type ChangeKind uint8
 
-// The kinds. Evicted and Canceled are records of removal; Hidden is a live lease in quarantine, which
-// readers take for removed.
+// The kinds. Evicted and Canceled are records of removals; Hidden is a live lease in quarantine, which looks removed
+// to readers.
 const (
 	Live ChangeKind = iota
 	Canceled
@@ -205,15 +203,15 @@ const (
 
 // Event is something that happened to an instance.
 type Event struct {
-	At     Stamp // of the last time, if Times is above 1
+	At     Stamp // the last time, if Times is above 1
 	Kind   EventKind
-	Times  uint32 // how often in a row; an equal event is counted instead of noted again
-	Status Status // of the instance afterwards; overridden: the one forced
+	Times  uint32 // how often in a row; equal events are counted, not recorded again
+	Status Status // status afterwards; for an override: the forced one
 	Origin Origin // the sender of the operation
-	// For is a time in ms: of a late renewal and an eviction, the time since the last renewal; of an
-	// override and a quarantine, its length (0: without end).
+	// For is a time in ms: for a late renewal or an eviction, the time since the last renewal; for an override or a
+	// quarantine, its length (0: without end).
 	For int64
-	By  Act // author and reason; of an eviction: what let it go on, if self-preservation withheld it
+	By  Act // author and reason; of an eviction that self-preservation had withheld: what let it go on
 }
 
 func (e *Event) fields(c *codec.Codec) {
@@ -226,7 +224,6 @@ func (e *Event) fields(c *codec.Codec) {
 	e.By.Fields(c)
 }
 
-// EventKind says what an Event is.
 type EventKind uint8
 
 // The kinds of events.
@@ -243,8 +240,8 @@ const (
 	EventMetadata
 	EventCanceled
 	EventEvicted
-	EventOwned    // it belonged to another datacenter, and belongs to this one now, where its client renews it
-	EventCeded    // it belongs to another datacenter now, see Lease.Owner
+	EventOwned    // it moved from another datacenter to this one, where its client renews it
+	EventCeded    // it moved to another datacenter, see Lease.Owner
 	EventRestored // it came back from a snapshot
 )
 

@@ -15,7 +15,7 @@ import (
 // Status is an instance's status. The zero value is Unknown.
 type Status uint8
 
-// The statuses, by their numbers in the formats. A new one goes to the end, see docs/changing.md.
+// The statuses, by their numbers in the formats. A new one goes at the end, see docs/changing.md.
 const (
 	Unknown Status = iota
 	Up
@@ -29,7 +29,7 @@ const (
 // statusWords are the words of the protocol. No other word may ever be emitted.
 var statusWords = [statusCount]string{Unknown: "UNKNOWN", Up: "UP", Down: "DOWN", Starting: "STARTING", OutOfService: "OUT_OF_SERVICE"}
 
-// Statuses returns every status in the order in which texts list them: UP first, UNKNOWN last.
+// Statuses returns every status in the order of the protocol's texts: UP first, UNKNOWN last.
 func Statuses() []Status {
 	all := make([]Status, 0, statusCount)
 	for s := range Status(statusCount) {
@@ -110,7 +110,7 @@ func (a Action) String() string {
 // Key names an instance. App is upper case; ID is case-sensitive and unique inside its application.
 type Key = order.Key
 
-// NewKey returns the key of an instance, with the application's name in the registry's form.
+// NewKey returns the key of an instance, with the application's name in upper case.
 func NewKey(app, id string) Key { return Key{App: strings.ToUpper(app), ID: id} }
 
 // Port is a port number and whether the instance listens there.
@@ -144,8 +144,8 @@ func (i *Instance) PortFor(secure bool) uint16 {
 	return i.Port.Open()
 }
 
-// MainPort returns the port that stands for an instance where only one can be shown: the secure one only if no
-// other is open.
+// MainPort returns the port to show for an instance where there is room for only one: the secure port only if the
+// other is not open.
 func (i *Instance) MainPort() (p Port, secure bool) {
 	if i.Port.Open() == 0 && i.SecurePort.Enabled {
 		return i.SecurePort, true
@@ -153,10 +153,10 @@ func (i *Instance) MainPort() (p Port, secure bool) {
 	return i.Port, false
 }
 
-// noPort is the bit that stands for Port.None in the written form.
+// noPort is the bit that encodes Port.None.
 const noPort = 1 << 17
 
-// fields walks a port as one number: twice its own, plus one if it is enabled, plus noPort if there is none.
+// fields walks a port as one number: twice its own, plus one if it is enabled, plus noPort if the client gave -1.
 func (p *Port) fields(c *codec.Codec) {
 	v := uint64(p.Number) << 1
 	if p.Enabled {
@@ -176,7 +176,7 @@ func (p *Port) fields(c *codec.Codec) {
 	*p = Port{Number: uint16(v >> 1), Enabled: v&1 == 1, None: v&noPort != 0}
 }
 
-// Pair is one element of an instance's metadata, in the order in which the client gave them.
+// Pair is one element of an instance's metadata, in the client's order.
 type Pair = codec.Pair
 
 // MapOf returns pairs as a map, or nil.
@@ -191,8 +191,8 @@ func MapOf(pairs []Pair) map[string]string {
 	return m
 }
 
-// MergePairs returns pairs with those of update merged in: a known key gets its new value in its old place, a
-// new key comes last.
+// MergePairs returns pairs with update merged in: a known key gets its new value in its old place, a new key comes
+// last.
 func MergePairs(pairs, update []Pair) []Pair {
 	merged := slices.Clone(pairs)
 	for _, p := range update {
@@ -221,21 +221,21 @@ type DataCenter struct {
 // Value returns the metadata value of key, "" if there is none.
 func (d DataCenter) Value(key string) string { return lookup(d.Metadata, key) }
 
-// Defaults of a lease, in seconds, where the client gives none or a number below one.
+// Defaults of a lease, in seconds, if the client gives no number or one below 1.
 const (
 	DefaultRenewalInterval = 30
 	DefaultDuration        = 90
 )
 
-// Bounds of a lease, in seconds; what lies outside is clamped, never refused (a client that gets a
-// 400 for its registration believes the server to be broken).
+// Bounds of a lease, in seconds; a number outside is clamped, never refused (a client that gets a 400 for its
+// registration believes the server is broken).
 const (
 	MinDuration, MaxDuration               = 3, 24 * 60 * 60
 	MinRenewalInterval, MaxRenewalInterval = 1, 60 * 60
 )
 
-// Instance is what a client says of itself, plus the status and override that the registry decided.
-// An Instance is immutable once it was given to Apply. Empty strings mean "not given".
+// Instance is what a client says about itself, plus the status and override that the registry decided. An Instance is
+// immutable once it was given to Apply. Empty strings mean "not given".
 type Instance struct {
 	InstanceID      string // as given; see ID
 	HostName        string
@@ -302,8 +302,8 @@ func (i *Instance) append(dst []byte, level byte) []byte {
 	return c.Written()
 }
 
-// body walks an instance with its length in front: entries are large, and a registration must not keep the
-// rest of one alive.
+// body walks an instance with its length in front. Entries are large, and a registration must not keep the rest of
+// one alive.
 func body(c *codec.Codec, i **Instance) {
 	outer := c.Open()
 	codec.Ptr(c, i).Fields(c)
@@ -339,8 +339,8 @@ func lookup(pairs []Pair, key string) string {
 	return ""
 }
 
-// ClampLease returns interval and duration in seconds with defaults for numbers below one and the
-// bounds applied, and whether a bound changed one of them.
+// ClampLease returns interval and duration in seconds, with defaults for numbers below one and the bounds applied,
+// and whether a bound changed either.
 func ClampLease(interval, duration int32) (i, d int32, clamped bool) {
 	i, d = interval, duration
 	if i <= 0 {
@@ -362,7 +362,7 @@ func after(t int64) int64 {
 	return t + 1
 }
 
-// with returns the instance with what the registry decides about it, or i itself if nothing differs.
+// with returns the instance with the registry's decisions, or i itself if nothing differs.
 func (i *Instance) with(status, override Status, dirty int64) *Instance {
 	if i.Status == status && i.Overridden == override && i.LastDirty == dirty {
 		return i
@@ -372,21 +372,20 @@ func (i *Instance) with(status, override Status, dirty int64) *Instance {
 	return &c
 }
 
-// MaxVIPs is how many parts of a VIP address an instance can be found by: each costs time when a registration
-// is applied.
+// MaxVIPs is how many parts of a VIP address an instance can be found by: each part costs time when a registration is
+// applied.
 const MaxVIPs = 64
 
-// weight returns about how many bytes the texts of an instance take.
+// weight returns roughly how many bytes the texts of an instance take.
 func (i *Instance) weight() int {
 	c := codec.Weigher()
 	i.Fields(&c)
 	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
 }
 
-// Fingerprint returns a number that almost certainly differs where two instances do: it covers everything that
-// their clients say (with the lease times that count), but not the status and the override. It is made from
-// the instance as written at level 1 of the formats, whatever the level of the state, because the state
-// depends on it.
+// Fingerprint returns a number that almost certainly differs if two instances do. It covers everything that their
+// clients say (with the effective lease times), but not the status and the override. It is computed from the
+// instance's encoding at level 1 of the formats, whatever the level of the state, because the state depends on it.
 func (i *Instance) Fingerprint() uint64 {
 	var space [1024]byte
 	said := *i
@@ -402,5 +401,5 @@ func hashOf(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// pairWeight is about how many bytes a pair takes beside its texts.
+// pairWeight is roughly how many bytes a pair takes besides its texts.
 const pairWeight = 32

@@ -7,9 +7,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Lease wraps an instance with the server's side of its registration. A Lease is immutable: a
-// change replaces it. Renewals do not: they are kept beside it, see View.LastRenewal.
-// Times ending in At are ms since the epoch by the proposer's wall clock, unless said otherwise.
+// Lease wraps an instance with the server's side of its registration. A Lease is immutable: every change replaces it,
+// except that renewals are kept beside it, see View.LastRenewal. Times ending in At are ms since the epoch by the
+// proposer's wall clock, unless said otherwise.
 type Lease struct {
 	Instance     *Instance // with the status and override that the rules decided
 	Handle       Handle
@@ -21,48 +21,45 @@ type Lease struct {
 	UpdatedAt    int64 // last change that the server made (lastUpdatedTimestamp)
 	RenewedAt    Stamp // last renewal as of the last change
 	Action       Action
-	// Permanent: there is no lease to expire. The instance goes only by a removal, stays outside
-	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (The field stands here
-	// because here it takes no memory.)
+	// Permanent means that no lease expires. The instance goes only by a removal, stays outside self-preservation,
+	// and is shown with an interval of 30 s and a duration of 90 s. (The field is here because here it takes no
+	// memory.)
 	Permanent    bool
-	Life         uint32       // from 1; rises where timestamps cannot say what is newer, see outlives and outrank
+	Life         uint32       // from 1; rises when timestamps cannot tell what is newer, see outlives and outrank
 	Registered   Index        // of the (re-)registration
 	Changed      Index        // of the last change
 	ChangedLease int64        // lease clock of the last change, ms
-	Origin       Origin       // of the last (re-)registration; in a record of removal, of the removal
-	BeganLease   int64        // lease clock of the first registration, or of that after a removal, ms; a re-registration keeps it
+	Origin       Origin       // of the last (re-)registration; in a record of a removal: of the removal
+	BeganLease   int64        // lease clock of the first registration (of this life), ms; a re-registration keeps it
 	StartedLease int64        // lease clock of the (re-)registration, ms
-	Override     *Override    // details of the override; nil if there is none or nothing is known of it
+	Override     *Override    // details of the override; nil if there is no override or nothing is known about it
 	Quarantine   *Quarantined // nil: listed
 
-	// Service is what was registered through Consul's API of this datacenter; nil: registered otherwise.
+	// Service is the registration through Consul's API of this datacenter; nil if it was not registered there.
 	Service *catalog.Service
 
-	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": this one. A
-	// client's Register makes it this one. In a record of removal: the owner before.
+	// Owner is the remote datacenter (or Eureka server) that the instance belongs to, "" for this one. A client's
+	// Register makes it this one. A record of a removal has the owner before.
 	Owner string
-	// Edit counts what operators decided of this life: overrides, quarantines, their ends, also by a cancel.
+	// Edit counts what operators decided in this life: overrides, quarantines and their ends, including by a cancel.
 	// See Version.
 	Edit uint32
-	// ByClient is the last change that a client of this datacenter made, which goes to all peers; ByRemote the
-	// last that came from a remote datacenter, which goes to nodes of this datacenter. Neither is above
-	// Changed.
+	// ByClient is the last change by a client of this datacenter, which goes to all peers; ByRemote the last that
+	// came from a remote datacenter, which goes to the nodes of this datacenter. Neither is above Changed.
 	ByClient, ByRemote Index
-	// Described is the last change of what the client says (registration, metadata), Overrode that of the override.
-	// Both are sent to Eureka servers. Neither is above Changed.
+	// Described is the last change of what the client says (registration, metadata), Overrode the last change of the
+	// override. Both are sent to Eureka servers. Neither is above Changed.
 	Described, Overrode Index
-	// Defined is the last change of what Consul's table of services shows: a registration with another
-	// address, port or metadata, or with another Service apart from its checks, or a change in whether the
-	// instance is listed. Statuses and checks do not count. It is not above Changed, and equal to it in what
-	// is quarantined.
+	// Defined is the last change of what Consul's table of services shows: a registration with another address, port
+	// or metadata, or with another Service apart from its checks, or a change in whether the instance is listed.
+	// Statuses and checks do not count. It is not above Changed, and equals it while the instance is quarantined.
 	Defined Index
-	// Said is the timestamp of the registration by its client, where a server has raised the instance's since
-	// (metadata, an override); 0: it is the instance's. Outdated is the greatest timestamp that a registration has
-	// taken the place of. From level 3 of the formats on, see Registry.keeps.
+	// Said is the timestamp of the client's own registration, if a server has raised the instance's since (metadata,
+	// an override); 0 if it is the instance's. Outdated is the greatest timestamp that a registration has replaced.
+	// Both exist from level 3 of the formats on, see Registry.keeps.
 	Said, Outdated int64
 }
 
-// Fields walks a lease.
 func (l *Lease) Fields(c *codec.Codec) {
 	codec.Ptr(c, &l.Instance).Fields(c)
 	l.Handle.Fields(c)
@@ -97,7 +94,7 @@ func (l *Lease) Fields(c *codec.Codec) {
 	}
 }
 
-// acts walks what operators did to a lease.
+// acts walks the override and the quarantine.
 func (l *Lease) acts(c *codec.Codec) {
 	has := c.Mask(codec.Bits(l.Override != nil, l.Quarantine != nil), 2, "acts")
 	if has&1 != 0 {
@@ -108,15 +105,16 @@ func (l *Lease) acts(c *codec.Codec) {
 	}
 }
 
-// Override holds what is known of an override beside its status (Instance.Overridden). Immutable.
+// Override holds what is known about an override besides its status (Instance.Overridden). Immutable.
 type Override struct {
 	By       Act
 	At       Stamp
-	Until    int64  // lease clock, ms, at which it ends; 0: never
+	Until    int64  // lease clock, ms, of its end; 0: never
 	Reported Status // what the client reported last; the instance gets it back when the override ends
 	Set      Index  // of the SetOverride, or of the registration that brought it back
-	// Drain: it ends with the next registration of the instance by its client that follows a removal or is newer. With
-	// an Until it ends when both have come: an operator keeps it out of service for that time, also through a restart.
+	// Drain ends the override with the next registration of the instance by its client that follows a removal or is
+	// newer. With an Until it ends when both have come: an operator keeps it out of service for that time, even
+	// through a restart.
 	Drain bool
 }
 
@@ -131,8 +129,8 @@ func (o *Override) fields(c *codec.Codec) {
 	}
 }
 
-// Outlasts reports whether the lease's override outlives it: an operator's OUT_OF_SERVICE that is no drain alone. It
-// waits in the record of the removal. Before level 3 of the formats none did.
+// Outlasts reports whether the override outlives the lease, waiting in the record of the removal: an operator's
+// OUT_OF_SERVICE does, unless it is only a drain. Before level 3 of the formats no override did.
 func (l *Lease) Outlasts() bool {
 	o := l.Override
 	return o != nil && l.Instance.Overridden == OutOfService && (!o.Drain || o.Until != 0) && o.By != (Act{})
@@ -153,8 +151,8 @@ func (q *Quarantined) fields(c *codec.Codec) {
 	codec.Uint(c, &q.Set)
 }
 
-// sameDefinition reports whether Consul's table of services shows the same of l as of old, which has the same
-// key or is nil.
+// sameDefinition reports whether Consul's table of services shows the same for l as for old, which has the same key
+// or is nil.
 func (l *Lease) sameDefinition(old *Lease) bool {
 	if old == nil || old.Quarantine != nil || l.Quarantine != nil || (old.Service == nil) != (l.Service == nil) {
 		return false
@@ -190,8 +188,8 @@ func (q *Quarantined) clone() *Quarantined {
 	return &c
 }
 
-// reported returns the status that the client reported last. If the instance brought its override along, that
-// is not known, and its client has to register again.
+// reported returns the status that the client reported last, or Unknown if the instance brought its override along:
+// then its client has to register again.
 func (l *Lease) reported() Status {
 	switch i := l.Instance; {
 	case l.Override != nil:
@@ -203,12 +201,12 @@ func (l *Lease) reported() Status {
 	}
 }
 
-// HasReplaced reports whether a timestamp that is newer than the stored one is of a registration that was replaced.
+// HasReplaced reports whether a timestamp newer than the stored one belongs to a registration that was replaced.
 func (l *Lease) HasReplaced(dirty int64) bool {
 	return l.Instance.LastDirty < dirty && dirty <= l.Outdated
 }
 
-// raisedTo returns the timestamp after an act that came with one: the newer of the two, but none that was replaced.
+// raisedTo returns the timestamp after an act that came with one: the newer of the two, but never a replaced one.
 func (l *Lease) raisedTo(dirty int64) int64 {
 	if l.HasReplaced(dirty) {
 		return l.Instance.LastDirty
@@ -216,10 +214,10 @@ func (l *Lease) raisedTo(dirty int64) int64 {
 	return max(l.Instance.LastDirty, dirty)
 }
 
-// Version says which of two copies of an instance, on two servers, is the newer one: what the client
-// says of itself by life, then lastDirtyTimestamp; what operators decided of it by life, then Edit.
-// The two halves are compared, and merged, each for itself, so that an override set on one side of a
-// cut and a registration on the other both survive it.
+// Version tells which of two copies of an instance, on two servers, is newer: for what the client says about itself
+// by life, then lastDirtyTimestamp; for what operators decided by life, then Edit. The two halves are compared and
+// merged separately, so that an override set on one side of a partition and a registration on the other both survive
+// it.
 type Version struct {
 	Life      uint32
 	LastDirty int64  // ms by the client's clock
@@ -231,15 +229,15 @@ func (l *Lease) Version() Version {
 	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
 }
 
-// outrank gives l, a copy of old with the next timestamp, the next life if that timestamp could not rise, so
-// that every server takes l for newer. From level 2 of the formats on.
+// outrank gives l, a copy of old with the next timestamp, the next life if that timestamp could not rise, so that
+// every server takes l for newer. It does so from level 2 of the formats on.
 func (l *Lease) outrank(old *Lease, level byte) {
 	if level >= 2 && l.Instance.LastDirty == old.Instance.LastDirty {
 		l.Life++
 	}
 }
 
-// Weight returns about how many bytes a lease takes, in memory and as text in answers.
+// Weight returns roughly how many bytes a lease takes, in memory and as text in answers.
 func (l *Lease) Weight() int {
 	bytes := leaseWeight + l.Instance.weight()
 	if l.Service != nil {
@@ -254,7 +252,7 @@ func (o *Override) clone() *Override {
 	return &c
 }
 
-// hiding returns the details of an override that hides a reported status. o holds those known so far; nil:
+// hiding returns the details of an override that hides a reported status. o holds the details known so far, nil if
 // nothing is known.
 func hiding(o *Override, reported, override Status, now Stamp, set Index) *Override {
 	switch {
@@ -270,8 +268,8 @@ func hiding(o *Override, reported, override Status, now Stamp, set Index) *Overr
 	return &c
 }
 
-// quarantineAgain returns the quarantine with which an instance comes back: that of its record of removal, if
-// its time has not passed.
+// quarantineAgain returns the quarantine with which an instance comes back: the one in its record of removal, if it
+// has not ended.
 func quarantineAgain(q *Quarantined, now int64, set Index) *Quarantined {
 	if q == nil || q.Until <= now {
 		return nil
@@ -281,7 +279,6 @@ func quarantineAgain(q *Quarantined, now int64, set Index) *Quarantined {
 	return &c
 }
 
-// leaseWeight is about how many bytes a lease takes beside its texts. Equal states must have equal weights,
-// whether a node has applied all operations or was restored: weights decide which records of removals are
-// kept.
+// leaseWeight is roughly how many bytes a lease takes besides its texts. Equal states must have equal weights,
+// whether a node has applied all operations or was restored: weights decide which records of removals are kept.
 const leaseWeight = 1024

@@ -2,8 +2,7 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
-// Register adds an instance or replaces it; see Registry for the conflict rule. Result.Handle names
-// the lease.
+// Register adds or replaces an instance; see Registry for the conflict rule. Result.Handle names the lease.
 type Register struct{ Instance *Instance }
 
 func (Register) kind() byte { return 2 }
@@ -13,29 +12,29 @@ func (op Register) fields(c *codec.Codec) Register {
 	return op
 }
 
-// Renew is a heartbeat. In log entries Handle stands for Key wherever the sender knew one; a dead
-// handle gets DeadHandle and is then sent again by name.
+// Renew is a heartbeat. In log entries, Handle replaces Key whenever the sender knows one; a dead handle gets
+// DeadHandle, and the renewal is then sent again by name.
 type Renew struct {
 	Key        Key
 	Handle     Handle
 	LastDirty  int64  // ms; 0 means not given: no comparison
-	Overridden Status // the sender's override, replication by Eureka servers only; Unknown means none
-	// Life and Age are given by other Rollcall servers only: the life that was renewed (0: not given,
-	// no comparison), and how long ago that was (ms). The version is then (Life, LastDirty).
+	Overridden Status // the sender's override, only from replicating Eureka servers; Unknown means none
+	// Life and Age are given by other Rollcall servers only: the renewed life (0: not given, not compared), and how
+	// long ago it was renewed (ms). The version is then (Life, LastDirty).
 	Life uint32
 	Age  int64
-	// Status is the client's own, given by nodes that know of another one under the same timestamp; see believe.
+	// Status is the client's own, given by nodes that know a different one under the same timestamp; see believe.
 	Status Status
 	Yields bool // see Replica
 }
 
 func (Renew) kind() byte { return 1 }
 
-// fields walks a client's renewal by its handle, 14 bytes at most with the kind, and the renewals of other
-// servers by name.
+// fields walks a client's renewal by its handle, in at most 14 bytes with the kind, and the renewals of other servers
+// by name.
 func (op Renew) fields(c *codec.Codec) Renew {
 	if op.NeedsName() {
-		op.Handle = Handle{} // leaves no room for what it says
+		op.Handle = Handle{} // leaves no room for the other fields
 	}
 	c.Uint64(&op.Handle.Gen) // 0: by name
 	if op.Handle.Gen != 0 {
@@ -55,13 +54,13 @@ func (op Renew) fields(c *codec.Codec) Renew {
 	return op
 }
 
-// NeedsName reports whether a renewal says what a handle has no room for.
+// NeedsName reports whether a renewal carries something that the form with a handle has no room for.
 func (op Renew) NeedsName() bool {
 	return op.Overridden != Unknown || op.Life != 0 || op.Age != 0 || op.Status != Unknown
 }
 
-// Cancel removes an instance. What operators decided of it goes too, but for a quarantine and an override that outlasts
-// it (Lease.Outlasts), which wait in the record of the removal.
+// Cancel removes an instance. What operators decided about it goes too, except a quarantine and an override that
+// outlasts it (Lease.Outlasts), which wait in the record of the removal.
 type Cancel struct{ Key Key }
 
 func (Cancel) kind() byte { return 3 }
@@ -71,8 +70,8 @@ func (op Cancel) fields(c *codec.Codec) Cancel {
 	return op
 }
 
-// SetOverride forces a status until DeleteOverride or its end, whatever the client says (except DOWN
-// and STARTING, which win). LastDirty is taken over if newer than the stored one.
+// SetOverride forces a status until DeleteOverride or its end, whatever the client says (except DOWN and STARTING,
+// which win). LastDirty is adopted if it is newer than the stored one.
 type SetOverride struct {
 	Key       Key
 	Status    Status
@@ -96,8 +95,8 @@ func (op SetOverride) fields(c *codec.Codec) SetOverride {
 	return op
 }
 
-// DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which makes its next
-// heartbeat a 404, so that the client registers again). It also ends an override that waits in a record of
+// DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which answers its next
+// heartbeat with 404, so that the client registers again). It also ends an override that waits in a record of a
 // removal.
 type DeleteOverride struct {
 	Key       Key
@@ -116,8 +115,8 @@ func (op DeleteOverride) fields(c *codec.Codec) DeleteOverride {
 	return op
 }
 
-// EndOverride ends an override at its time: the instance gets the status that its client reported
-// last. The leader proposes it, fenced like Evict; Set is Override.Set of the override it means.
+// EndOverride ends an override when its time is up: the instance gets the status that its client reported last. The
+// leader proposes it, fenced like Evict; Set is Override.Set of the override it means.
 type EndOverride struct {
 	Epoch  Epoch
 	Handle Handle
@@ -133,9 +132,9 @@ func (op EndOverride) fields(c *codec.Codec) EndOverride {
 	return op
 }
 
-// Quarantine hides an instance from every list and delta for a time, while its heartbeats and
-// registrations are accepted. For (ms of lease clock) of 0 ends a quarantine now. It survives a
-// cancel: an instance that registers again before its end is hidden again.
+// Quarantine hides an instance from every list and delta for a time, while its heartbeats and registrations are
+// accepted. For is in ms of lease clock; 0 ends a quarantine now. A quarantine survives a cancel: an instance that
+// registers again before its end is hidden again.
 type Quarantine struct {
 	Key Key
 	For int64
@@ -151,7 +150,7 @@ func (op Quarantine) fields(c *codec.Codec) Quarantine {
 	return op
 }
 
-// EndQuarantine ends a quarantine at its time, as EndOverride does an override.
+// EndQuarantine ends a quarantine when its time is up, as EndOverride ends an override.
 type EndQuarantine struct {
 	Epoch  Epoch
 	Handle Handle
@@ -167,10 +166,9 @@ func (op EndQuarantine) fields(c *codec.Codec) EndQuarantine {
 	return op
 }
 
-// SelfPreservation is a transition of self-preservation. The leader's own (By is zero) are fenced
-// like Evict, and take effect only in the state From. An operator's may go to PreservationReleased
-// (from on or held) or PreservationHeld (from any state; For, in ms of lease clock, is required).
-// It takes no Index: no list changes.
+// SelfPreservation is a transition of self-preservation. The leader's own (By is zero) are fenced like Evict, and
+// take effect only in the state From. An operator's may lead to PreservationReleased (from on or held) or
+// PreservationHeld (from any state; For, in ms of lease clock, is required). It takes no Index: no list changes.
 type SelfPreservation struct {
 	Epoch   Epoch
 	From    PreservationState
@@ -192,7 +190,7 @@ func (op SelfPreservation) fields(c *codec.Codec) SelfPreservation {
 	return op
 }
 
-// UpdateMetadata merges pairs into an instance's metadata; nothing can be removed.
+// UpdateMetadata merges pairs into an instance's metadata; it cannot remove any.
 type UpdateMetadata struct {
 	Key   Key
 	Pairs []Pair
@@ -219,8 +217,8 @@ func (i *EvictItem) fields(c *codec.Codec) {
 	c.Int64(&i.RenewedAt)
 }
 
-// Evict removes expired leases, the victims of one round. It is fenced: only an entry of Epoch's own term,
-// under that epoch, takes effect. Each removal is a change with an Index of its own.
+// Evict removes expired leases, the victims of one round. It is fenced: it takes effect only in an entry of Epoch's
+// own term, under that epoch. Each removal is a change with its own Index.
 type Evict struct {
 	Epoch Epoch
 	Items []EvictItem

@@ -9,16 +9,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// encounter is a stored copy of an instance and an incoming one of another server, and which of the two is the newer:
-// above 0 the incoming one, below 0 the stored one, 0: they are equal.
+// encounter compares a stored copy of an instance with an incoming one from another server. Above 0 the incoming copy
+// is newer, below 0 the stored one; 0 means they are equal.
 type encounter struct {
 	stored *Lease
 	op     Replica
 
-	client   int // what its client says, by life, lastDirtyTimestamp, then content
-	operator int // what operators decided, by life, edit, then content
-	// status is the reported status. It comes with what the client says; if that is equal, with what
-	// operators decided, because the end of an override leaves a status.
+	client   int // what its client says: by life, lastDirtyTimestamp, then content
+	operator int // what operators decided: by life, edit, then content
+	// status compares the reported statuses. It follows what the client says; if that is equal, what operators
+	// decided, because the end of an override leaves a status.
 	status int
 	first  preference
 }
@@ -50,7 +50,7 @@ func newEncounter(origin Origin, old *Lease, op Replica) encounter {
 	return m
 }
 
-// preference says whose copy counts as newer where the versions are equal and the contents are not.
+// preference decides whose copy counts as newer if the versions are equal and the contents are not.
 type preference uint8
 
 const (
@@ -58,10 +58,10 @@ const (
 	preferStored
 )
 
-// preferred prefers the greater copy. Only between the owner's datacenter and another one does each side keep
-// its own: then the owner makes a newer version (see insist). To prefer the owner's without a newer version
-// would be no order: in a datacenter without consensus one node would store it, and be sent the greater one by
-// the next.
+// preferred prefers the greater copy. Only between the owner's datacenter and another one does each side keep its own
+// copy: then the owner makes a newer version (see insist). Preferring the owner's copy without a newer version would
+// not be an order: in a datacenter without consensus one node would store it, and the next node would send it the
+// greater copy.
 func preferred(origin Origin, owner string, op Replica) preference {
 	if origin.Kind != RemoteDC || (owner == "") == (op.Owner == "") {
 		return preferGreater
@@ -69,7 +69,7 @@ func preferred(origin Origin, owner string, op Replica) preference {
 	return preferStored
 }
 
-// of turns the comparison of two contents into one of copies.
+// of turns a comparison of contents into one of copies.
 func (p preference) of(c int) int {
 	if c == 0 || p == preferGreater {
 		return c
@@ -82,8 +82,8 @@ func (p preference) of(c int) int {
 func (m encounter) incomingNewer() bool { return max(m.client, m.operator, m.status) > 0 }
 func (m encounter) storedNewer() bool   { return min(m.client, m.operator, m.status) < 0 }
 
-// mergeReplica takes over what is newer of an instance that has a lease here. It is a renewal as well,
-// unless it is about a life that is over.
+// mergeReplica adopts the newer parts of an instance that has a lease here. It also renews the lease, unless it is
+// about a life that is over.
 func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	if life := op.Life; life > old.Life && op.Owner == Here && r.precedes(origin, old, op.Age) {
 		if r.holds(old, op.Yields) && life > old.Life+livesSkipped {
@@ -115,8 +115,8 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	return res
 }
 
-// contested reports which halves of an encounter between the owner's datacenter and another one have equal
-// versions and differ.
+// contested reports which halves of an encounter between the owner's datacenter and another one have equal versions
+// but differ.
 func (m encounter) contested() (said, decided bool) {
 	if m.first != preferStored || m.op.Life != m.stored.Life {
 		return false, false
@@ -126,8 +126,8 @@ func (m encounter) contested() (said, decided bool) {
 	return said, decided && (m.stored.Service == nil || m.operator < 0)
 }
 
-// insist gives the stored copy of this datacenter's instance a newer version, where another datacenter has one
-// with an equal version and other content.
+// insist gives the stored copy of this datacenter's instance a newer version, because another datacenter has an equal
+// version with other content.
 func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	l := *old
 	if said {
@@ -144,7 +144,7 @@ func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	return r.exchange(old, &l, ActionModified, FromClient).Index
 }
 
-// applyMerge turns next, a copy of the stored lease with its owner, into the merged lease.
+// applyMerge turns next, a copy of the stored lease with its new owner, into the merged lease.
 func (r *Registry) applyMerge(origin Origin, m encounter, next Lease) Index {
 	l, i, status, override := &next, m.stored.Instance, m.stored.reported(), m.stored.Instance.Overridden
 	if m.client > 0 {
@@ -174,12 +174,12 @@ func (r *Registry) applyMerge(origin Origin, m encounter, next Lease) Index {
 	}
 	action := ActionModified
 	if m.stored.Quarantine != nil && l.Quarantine == nil {
-		action = ActionAdded // for readers it is a new one
+		action = ActionAdded // for readers it is new
 	}
 	return r.exchange(m.stored, l, action, origin, events...).Index
 }
 
-// replace is restart by what another server's client said, when it was last renewed.
+// replace does what restart does, with a registration from another server and its last renewal.
 func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
 	renewed := r.renewed(old)
 	if l.Life > old.Life {
@@ -195,7 +195,7 @@ func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
 	return res.Index
 }
 
-// ownership returns the event for another owner, unless the owner came with a registration.
+// ownership returns the event for a change of owner, unless the owner came with a registration.
 func (m encounter) ownership(l *Lease) []Event {
 	switch {
 	case m.client > 0 || l.Owner == m.stored.Owner:
@@ -207,7 +207,7 @@ func (m encounter) ownership(l *Lease) []Event {
 	}
 }
 
-// perform takes over what is newer of an instance that another server has.
+// perform adopts the newer parts of an instance that another server has.
 func (op Replica) perform(r *Registry, _ uint64, origin Origin) Result {
 	op.Instance = withAmazonID(op.Instance)
 	op.Life = max(op.Life, 1)
@@ -217,8 +217,8 @@ func (op Replica) perform(r *Registry, _ uint64, origin Origin) Result {
 	return r.newReplica(origin, op)
 }
 
-// newReplica takes over an instance that has no lease here, unless it was canceled since, or its lease
-// has ended. It has the life that comes with it.
+// newReplica adopts an instance that has no lease here, unless it was canceled since or its lease has ended. It keeps
+// the incoming life.
 func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	key := op.Instance.Key()
 	if op.Yields && r.level >= Level3 && op.Owner == Here {
@@ -230,7 +230,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	}
 	hearsay := op.Age >= UnknownAge && !op.Permanent
 	if hearsay && r.withoutConsensus {
-		op.Age = 0 // the sender may have acknowledged it without sending it to another node before; it gets one lease
+		op.Age = 0 // the sender may have acknowledged it without sending it to another node; it gets one lease
 	}
 	if hasEnded(op) {
 		return Result{Outcome: Refused}
@@ -253,19 +253,19 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	return res
 }
 
-// hasEnded says that the lease has ended by its age.
+// hasEnded reports whether the lease has ended by its age.
 func hasEnded(op Replica) bool {
 	_, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration)
 	return !op.Permanent && op.Age > int64(duration)*1000+wayOfRenewals
 }
 
-// seemsFresher is how much later (ms) than true the last renewal of a replayed copy may seem: its sender's
-// clock is noted only every few seconds.
+// seemsFresher is how much later (ms) than it was the last renewal of a replayed copy may seem: its sender's clock is
+// recorded only every few seconds.
 const seemsFresher = 6000
 
-// outdates reports whether a record outweighs a copy of the instance that was renewed last at a moment (lease
-// clock, ms): the copy is no newer than what was canceled, or it was evicted and not renewed since. An evicted
-// one may come again: a client that lives renews its lease, and the next copy is taken.
+// outdates reports whether a record outweighs a copy of the instance whose last renewal was at a moment (lease clock,
+// ms): the copy is no newer than the canceled one, or the instance was evicted and not renewed since. An evicted
+// instance may come back: a living client renews its lease, and the next copy is accepted.
 func (m Removal) outdates(op Replica, renewed int64) bool {
 	if compareVersion(m.Lease, op.Life, op.Instance.LastDirty) < 0 {
 		return false
@@ -273,15 +273,14 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 	return m.Kind == Canceled || renewed <= m.renewed()+seemsFresher
 }
 
-// Outdates reports whether a copy of an instance without a lease here is refused, because of the record of its
-// removal.
+// Outdates reports whether the record of a removal refuses a copy of an instance that has no lease here.
 func (v *View) Outdates(rec Removal, op Replica) bool {
 	return rec.outdates(op, v.stamp.Lease-op.Age)
 }
 
-// restoreActs gives an instance that comes back the override and the quarantine that wait in its record of
-// removal, if operators have decided nothing since. The sender did not know of them, so the number of edits
-// must say that its copy is older, or it would keep its own. op gets the override, too, for the history.
+// restoreActs gives an instance that comes back the override and the quarantine that wait in its record of removal,
+// if operators have decided nothing since. The sender did not know about them, so the number of edits must mark its
+// copy as older, or it would keep its own. op gets the override too, for the history.
 func (r *Registry) restoreActs(l *Lease, rec Removal, op *Replica) Outcome {
 	o, q := r.overrideAgain(rec), quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 	known, next := uint32(0), uint32(1)
@@ -305,7 +304,7 @@ func (r *Registry) restoreActs(l *Lease, rec Removal, op *Replica) Outcome {
 	return Older
 }
 
-// overrideAs gives a lease without an override one that has waited.
+// overrideAs gives a lease without an override one that has been waiting.
 func (r *Registry) overrideAs(l *Lease, o *Override) {
 	reported := l.Instance.Status
 	l.Override = hiding(o, reported, OutOfService, r.clock, o.Set)
@@ -327,9 +326,9 @@ func (r *Registry) decideAs(l *Lease, op Replica) {
 	}
 }
 
-// describe gives a lease what its client says, with the status that follows from the reported one and an
-// override. An override decides alone for a permanent lease. If the instance brought its override along, the
-// reported status is not known, see Lease.reported.
+// describe gives a lease what its client says, with the status that follows from the reported one and an override.
+// For a permanent lease, an override alone decides. If the instance brought its override along, the reported status
+// is not known, see Lease.reported.
 func describe(l *Lease, i *Instance, reported, override Status) {
 	status := decide(reported, override, Unknown, true)
 	if reported == Unknown || l.Permanent && override != Unknown {
@@ -338,7 +337,7 @@ func describe(l *Lease, i *Instance, reported, override Status) {
 	l.Instance = i.with(status, override, i.LastDirty)
 }
 
-// decisions returns the events by which the acts of operators in op made a lease what it is.
+// decisions returns the events for the acts of operators in op that a lease has adopted.
 func decisions(old, l *Lease, op Replica) []Event {
 	var events []Event
 	before, now := old.Instance.Overridden, l.Instance.Overridden
@@ -357,7 +356,7 @@ func decisions(old, l *Lease, op Replica) []Event {
 	return events
 }
 
-// recordEvents remembers what else a registration from another server changed.
+// recordEvents records what else a registration from another server changed.
 func (r *Registry) recordEvents(l *Lease, origin Origin, events []Event) {
 	for _, e := range events {
 		markForEureka(l, e.Kind)
@@ -365,9 +364,9 @@ func (r *Registry) recordEvents(l *Lease, origin Origin, events []Event) {
 	}
 }
 
-// replicaOwner returns the datacenter that an instance belongs to by what a server sends: a node of this
-// datacenter may name any; a remote datacenter is known to have it at least. If the remote one says that the
-// owner is here, it must be: otherwise each would take the other for the owner, and neither would repair it.
+// replicaOwner returns the datacenter that owns an instance according to a message: a node of this datacenter may
+// name any; a remote datacenter at least has the instance. If the remote one says that the owner is here, that must
+// hold: otherwise each would take the other for the owner, and neither would repair it.
 func replicaOwner(op Replica, origin Origin) string {
 	if op.Owner == Here {
 		return ""
@@ -375,10 +374,10 @@ func replicaOwner(op Replica, origin Origin) string {
 	return ownerBy(origin, op.Owner)
 }
 
-// ownerAfter returns the owner of an instance after a merge: the server that sent what its client said last,
-// unless that is a remote datacenter that denies being the owner. Where both copies say the same, a datacenter
-// that now says it is the owner replaces a remote owner. This datacenter is replaced only if no client renews
-// the instance here while one does there, and never as the owner of a permanent one.
+// ownerAfter returns the owner of an instance after a merge: the server that sent what its client said last, unless
+// that is a remote datacenter that denies being the owner. If both copies say the same, a datacenter that now claims
+// to be the owner replaces a remote owner. This datacenter is replaced only if no client renews the instance here
+// while one does there, and never as the owner of a permanent instance.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.stored.Owner
 	if r.level >= Level3 && m.client >= 0 && origin.Kind == RemoteDC && m.op.Owner == Here && before == origin.DC && !m.op.Yields {
@@ -393,8 +392,8 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	return replicaOwner(m.op, origin)
 }
 
-// Seizes says for what an operation of another datacenter needs the right to take over; "": for nothing. Without it the
-// operation is refused always, or only while the instance lives.
+// Seizes returns what an operation of another datacenter needs the right to take over, "" if nothing. Without that
+// right the operation is refused, always or only while the instance lives.
 func (v *View) Seizes(origin Origin, op Op) (what string, always bool) {
 	key, ok := KeyOf(op)
 	if !ok || origin.Kind != RemoteDC {
@@ -423,18 +422,18 @@ func (v *View) Seizes(origin Origin, op Op) (what string, always bool) {
 	return what, always
 }
 
-// Lives reports whether a lease belongs to this datacenter and has not ended by what its own clients renewed.
+// Lives reports whether a lease belongs to this datacenter and has not ended, going by its own clients' renewals.
 func (v *View) Lives(l *Lease) bool {
 	return v.servers.lives(l, v.tables.renewals, v.stamp.Lease, v.graces, v.settings.DoubledLease)
 }
 
-// LivesUntil returns the last moment (lease clock, ms) at which a lease lives by renewals of clients here.
+// LivesUntil returns the last moment (lease clock, ms) of a lease, going by renewals from clients here.
 func (v *View) LivesUntil(l *Lease) int64 {
 	return v.servers.endsAt(l, v.tables.renewals.at(l.Handle.Slot).renewedByClient.Load(), v.graces, v.settings.DoubledLease)
 }
 
-// skips reports whether a life, or its number of edits, is absurdly far ahead of l, the lease of the instance (nil: it
-// has none). Records of removals are not looked through for each item of a message.
+// skips reports whether a life, or its number of edits, is absurdly far ahead of l, the lease of the instance (nil if
+// it does not have one). It does not search the records of removals for each item of a message.
 func skips(l *Lease, life, edit uint32) bool {
 	if l == nil {
 		l = new(Lease)
@@ -442,12 +441,12 @@ func skips(l *Lease, life, edit uint32) bool {
 	return int64(life)-int64(l.Life) > MaxLives || int64(edit)-int64(l.Edit) > MaxLives
 }
 
-// MaxLives is by how many lives, or edits, an instance may be ahead of what is known of it here.
+// MaxLives is how many lives, or edits, an instance may be ahead of what is known here.
 const MaxLives = 1 << 24
 
-// Readmit brings back what an image has and the registry has not; what is registered now is newer and stays. An instance
-// that comes back gets one full lease, and a version that is newer than that of its removal. It returns how many instances
-// came back, and the checks and nodes that were lost by it (see Lost).
+// Readmit brings back what an image has and the registry lacks; whatever is registered now is newer and stays. An
+// instance that comes back gets one full lease, and a version newer than that of its removal. It returns how many
+// instances came back, and the checks and nodes that were lost by it (see Lost).
 func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckRef) {
 	r.readmitting = true
 	defer func() { r.readmitting = false }()
@@ -466,12 +465,12 @@ func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckR
 		}
 	}
 	if r.level >= 2 {
-		r.followUp(FromClient) // or the next operation would, but not if a snapshot came between
+		r.followUp(FromClient) // or the next operation would, unless a snapshot came between
 	}
 	return returned, r.Lost()
 }
 
-// readmit brings back an instance, and reports whether it was absent before.
+// readmit brings back an instance, and reports whether it was missing.
 func (r *Registry) readmit(s Saved, by Act) bool {
 	key := s.Instance.Key()
 	rec, removed := r.record(key)
@@ -531,8 +530,8 @@ func (r *Registry) readmitLease(s Saved, rec Removal) {
 	r.recordEvents(l, origin, decisions(&Lease{Instance: &Instance{}}, l, s.Replica))
 }
 
-// readmitService registers a service as Consul's API would, and reports whether it did: not if another service
-// has its id by now, or its node is not there. Checks whose ids others have by now stay away.
+// readmitService registers a service as Consul's API would, and reports whether it did: not if another service has
+// taken its id, or its node is missing. Checks whose ids were taken stay away.
 func (r *Registry) readmitService(s Saved) bool {
 	service := *s.Service
 	node, there := r.catalog.Node(service.Node)

@@ -8,12 +8,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// Needs returns what a client must be allowed to do to send an operation. v tells who owns the services and
-// checks that an operation names by their ids. What is not there needs nothing, because nothing can be done to
-// it.
+// Needs returns what a client must be allowed to do to send an operation. v tells who owns the services and checks
+// that an operation names by their ids. Whatever is missing needs nothing, because nothing can be done to it.
 func Needs(op Op, v *View) []access.Need { return op.needs(v) }
 
-// appNeed is about an application.
+// appNeed returns a need about an application.
 func appNeed(app string, verb access.Verbs) access.Need {
 	return access.Need{Resource: access.App, Name: strings.ToUpper(app), Verb: verb}
 }
@@ -25,8 +24,8 @@ func registering(app string) []access.Need { return []access.Need{ToRegister(app
 
 func overriding(key Key) []access.Need { return []access.Need{appNeed(key.App, access.Override)} }
 
-// operating is the need of cluster operators. Operations that no client sends have it too: the leader's
-// decisions, and those of other servers, which may act as peers.
+// operating is the need of cluster operators. Operations that no client sends have it too: the leader's decisions,
+// and those from other servers, which may act as peers.
 func operating() []access.Need { return []access.Need{{Resource: access.Operator, Verb: access.Write}} }
 
 // ofAct returns the need of a client's own act, or of an operator's, which has an author.
@@ -55,8 +54,8 @@ func (op PausePeer) needs(*View) []access.Need        { return operating() }
 func (op ForgetSender) needs(*View) []access.Need     { return operating() }
 func (op ExpireCheck) needs(*View) []access.Need      { return operating() }
 
-// needs of a registration: under another VIP than its application's name it would get the calls that are meant for
-// others. Without the right it is refused if an application has that name now, and only counted otherwise.
+// needs asks for every VIP besides the application's name, because under another one the instance would get calls
+// meant for others. Without that right it is refused if an application has that name now, and otherwise only counted.
 func (op Register) needs(v *View) []access.Need {
 	all := registering(op.Instance.App)
 	for _, name := range OtherVIPs(op.Instance) {
@@ -67,7 +66,7 @@ func (op Register) needs(v *View) []access.Need {
 	return all
 }
 
-// OtherVIPs returns each VIP and secure VIP of an instance, in capitals, that is not its application's name.
+// OtherVIPs returns each VIP and secure VIP of an instance, in capitals, that differs from its application's name.
 func OtherVIPs(i *Instance) (names []string) {
 	for _, vips := range []string{i.VIP, i.SecureVIP} {
 		for vip := range parts(vips) {
@@ -80,7 +79,7 @@ func OtherVIPs(i *Instance) (names []string) {
 	return names
 }
 
-// hasApp reports whether an application is registered; a nil view has none.
+// hasApp reports whether an application is registered; in a nil view, none is.
 func (v *View) hasApp(name string) bool {
 	if v == nil {
 		return false
@@ -95,8 +94,8 @@ func (op DeregisterCatalog) needs(v *View) []access.Need {
 	return catalogNeeds(v, op.Node, op.Service, op.Check, false)
 }
 
-// An agent's node exists for its services, and needs nothing of its own. But if it gets another address, its
-// services do, too.
+// An agent's node exists for its services, and needs nothing of its own. But if it gets another address, so do its
+// services.
 func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 	node := op.On()
 	old, known := v.Node(node)
@@ -115,7 +114,7 @@ func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 	if op.Service != nil {
 		own = op.Service.ID
 		all = append(all, registering(op.Service.Name)...)
-		all = append(all, serviceNeeds(v, node, own, false)...) // of which it takes the place
+		all = append(all, serviceNeeds(v, node, own, false)...) // the one it replaces
 	}
 	for _, c := range op.Checks {
 		switch {
@@ -124,14 +123,14 @@ func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 		case c.Service != own:
 			all = append(all, serviceNeeds(v, node, c.Service, false)...)
 		}
-		all = append(all, catalogNeeds(v, node, "", c.ID, false)...) // of which it takes the place
+		all = append(all, catalogNeeds(v, node, "", c.ID, false)...) // the one it replaces
 		all = append(all, op.followNeeds(v, c)...)
 	}
 	return all
 }
 
-// followNeeds returns what a client must be allowed to read for an alias check. What the check shows of its
-// own application and node, its readers may see anyway.
+// followNeeds returns what a client must be allowed to read for an alias check. What the check shows about its own
+// application and node, its readers may see anyway.
 func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.Need) {
 	if c.Alias == nil {
 		return nil
@@ -154,10 +153,10 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 	return all
 }
 
-// CountsNewRights reports whether the rights that level 3 asks of checks, sessions and peers are only counted so far.
+// CountsNewRights reports whether the rights that level 3 asks of checks, sessions and peers are still only counted.
 func (v *View) CountsNewRights() bool { return v.level < Level3 }
 
-// ToFollow returns what a token needs so that its alias check may follow what has a name, see View.Followed.
+// ToFollow returns what a token needs so that its alias check may follow a named target, see View.Followed.
 func ToFollow(a *catalog.Alias, name string) access.Need {
 	if a.Service == "" {
 		return nodeNeed(access.Read)
@@ -165,8 +164,8 @@ func ToFollow(a *catalog.Alias, name string) access.Need {
 	return appNeed(name, access.Read)
 }
 
-// Needs returns what a client must be allowed to do to have the operation in a transaction. To remove what is
-// not there, it must be allowed to remove anything: another's may be there by the time the transaction takes
+// Needs returns what a client must be allowed to do to have the operation in a transaction. To remove something that
+// is missing, it must be allowed to remove anything: somebody else's may exist by the time the transaction takes
 // effect.
 func (op CatalogOp) Needs(v *View) []access.Need {
 	all := catalogNeeds(v, op.Node, op.Service, op.Check, !op.Verb.Writes())
@@ -179,8 +178,8 @@ func (op CatalogOp) Needs(v *View) []access.Need {
 	return all
 }
 
-// catalogNeeds returns the needs for a check (given), a service (given), or a node with everything on it. If
-// both are given it covers both, because it depends on the operation which of them is meant.
+// catalogNeeds returns the needs for a check (given), a service (given), or a node with everything on it. If both are
+// given it covers both, because which one is meant depends on the operation.
 func catalogNeeds(v *View, node, service, check string, reads bool) []access.Need {
 	switch {
 	case check != "" && service != "":

@@ -7,27 +7,26 @@ import (
 
 // Op is one operation of the registry. Every Op has a row in Operations.
 type Op interface {
-	kind() byte // its number in the formats
-	// perform is the operation's rule; term is the Raft term of its log entry.
+	kind() byte // number in the formats
+	// perform applies the operation's rule; term is the Raft term of its log entry.
 	perform(r *Registry, term uint64, origin Origin) Result
 	// needs returns what a client must be allowed to do to send it, see Needs.
 	needs(v *View) []access.Need
 }
 
-// Outcome says what became of an operation.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Done: the operation took effect, or what it asks for holds already.
+	// Done: the operation took effect, or its effect was already there.
 	Done Outcome = iota
 	// NotFound: no such lease exists, or (Renew) its status is UNKNOWN. The client registers again.
 	NotFound
-	// Newer: Renew, the sender's copy is newer than the stored one. The lease was renewed; the
-	// sender is to register.
+	// Newer: Renew, the sender's copy is newer than the stored one. The lease was renewed; the sender should
+	// register.
 	Newer
-	// Older: an operation of a replicator, the stored copy is newer (of a Replica: one of its halves
-	// is; the other was taken if it is newer itself); the sender takes it over.
+	// Older: an operation of a replicator, the stored copy is newer (of a Replica: one of its halves is; the other was
+	// adopted if it is newer itself); the sender adopts the stored copy.
 	Older
 	// KeptExisting: Register, the stored instance was newer and stays, in a new lease.
 	KeptExisting
@@ -39,42 +38,41 @@ const (
 	Refused
 	// UnknownService: RegisterCatalog, a check names a service that its node does not have.
 	UnknownService
-	// NameTaken: RegisterCatalog, the application has another spelling already.
+	// NameTaken: RegisterCatalog, the application already has another spelling.
 	NameTaken
-	// NoTTL: SetCheck, the check expects no heartbeats.
+	// NoTTL: SetCheck, the check does not expect heartbeats.
 	NoTTL
-	// TooManyChecks: RegisterCatalog, it has more than MaxChecks, or a service or node would have more than it
-	// may.
+	// TooManyChecks: RegisterCatalog, it has more than MaxChecks, or a service or node would exceed its limit.
 	TooManyChecks
-	// AddressTaken: RegisterCatalog, the agent has a service of that id with another address, or another node has a
+	// AddressTaken: RegisterCatalog, the agent has a service with that id and another address, or another node has a
 	// service that is the same instance.
 	AddressTaken
-	// CheckTaken: RegisterCatalog, the agent has a check of that id for something else.
+	// CheckTaken: RegisterCatalog, the agent has a check with that id for something else.
 	CheckTaken
 	// Revoked: the client's token was revoked, or its roles no longer allowed the operation, before it took effect.
 	Revoked
-	// TooMany: level 2 bounds this. RegisterCatalog would exceed catalog.MaxFollowers, or readdress an agent
-	// with more than MaxRemoved services and checks; DeregisterCatalog names a node with more than that, some
-	// of which must be removed first.
+	// TooMany: level 2 bounds this. RegisterCatalog would exceed catalog.MaxFollowers, or readdress an agent with
+	// more than MaxRemoved services and checks; DeregisterCatalog names a node with more than that, some of which
+	// must be removed first.
 	TooMany
 	// Held: the operation would have changed a living instance of this datacenter, or given it one, and Yields; the
 	// sender may offer it again when the lease has ended.
 	Held
-	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
-	// that another server sent among others; it is in no format.
+	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, for an
+	// operation that another server sent among others; it is in no format.
 	Panicked
 )
 
 // Result is the answer to one operation.
 type Result struct {
 	Outcome Outcome
-	Index   Index  // of the (last) change; 0 if there was none
+	Index   Index  // of the (last) change; 0 if nothing changed
 	Handle  Handle // Register: the lease's handle
-	Count   int    // Evict: how many leases went; DeleteOverride, Quarantine: acts that waited in a record and ended
+	Count   int    // Evict: how many leases went; DeleteOverride, Quarantine: how many acts that waited in a record ended
 }
 
-// Fields walks a result. Its first byte holds the outcome, and which other fields follow because they are not
-// zero: the answer to a renewal is one byte.
+// Fields walks a result. Its first byte holds the outcome and which other fields follow, namely the nonzero ones: the
+// answer to a renewal is one byte.
 func (r *Result) Fields(c *codec.Codec) {
 	const outcomeBits = 4
 	has := codec.Bits(r.Index != 0, r.Handle != Handle{}, r.Count != 0)

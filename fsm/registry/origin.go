@@ -16,23 +16,21 @@ type Index = order.Index
 // Epoch is a leadership: the Raft term and index of its Establish entry.
 type Epoch = order.Epoch
 
-// Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only
-// while a leader serves, and is never compared with a wall clock. Wall is ms since the epoch, for
-// the timestamps that clients see.
+// Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only while a leader
+// serves, and is never compared with a wall clock. Wall is ms since the epoch, for the timestamps that clients see.
 type Stamp struct{ Lease, Wall int64 }
 
-// Fields walks a stamp.
 func (s *Stamp) Fields(c *codec.Codec) {
 	c.Int64(&s.Lease)
 	c.Int64(&s.Wall)
 }
 
-// Origin is the sender of an operation. It decides which status rules hold (a replicated one skips
-// LeaseExists and is compared by lastDirtyTimestamp both ways).
+// Origin is the sender of an operation. It decides which status rules hold (a replicated operation skips LeaseExists,
+// and lastDirtyTimestamps are compared both ways).
 type Origin struct {
 	Kind OriginKind
 	DC   string // the remote datacenter's or Eureka server's name, for RemoteDC only
-	// Principal is the name of who sent it; "": nobody was asked who they are.
+	// Principal is the name of the sender; "" if nobody was asked who they are.
 	Principal string
 }
 
@@ -46,7 +44,6 @@ const (
 	RemoteDC
 )
 
-// Fields walks an origin.
 func (o *Origin) Fields(c *codec.Codec) {
 	codec.Enum(c, &o.Kind, RemoteDC, "origin")
 	if o.Kind == RemoteDC {
@@ -55,45 +52,43 @@ func (o *Origin) Fields(c *codec.Codec) {
 	c.BoundedText(&o.Principal, maxActText)
 }
 
-// FromClient is the origin of what a client sent.
+// FromClient is the origin of operations that a client sent.
 var FromClient = Origin{Kind: Client}
 
-// FromEureka is the origin of what an unnamed Eureka server replicated.
+// FromEureka is the origin of operations that an unnamed Eureka server replicated.
 var FromEureka = Origin{Kind: RemoteDC, DC: "eureka"}
 
-// Replicated says that another server had the operation first.
+// Replicated reports whether another server had the operation first.
 func (o Origin) Replicated() bool { return o.Kind != Client }
 
-// Handle is the log's short name of a lease: a slot of a table and the generation of its content.
-// The zero Handle names nothing; generations start at 1 and are never reused.
+// Handle is the log's short name for a lease: a slot of a table and the generation of its content. The zero Handle
+// names nothing; generations start at 1 and are never reused.
 type Handle struct {
 	Slot uint32
 	Gen  uint64
 }
 
-// Fields walks a handle.
 func (h *Handle) Fields(c *codec.Codec) {
 	c.Uint32(&h.Slot)
 	c.Uint64(&h.Gen)
 }
 
-// Act is the author of something and the reason. The author is the name of the principal who did it, and Says whom the caller
-// named as author; where nobody was asked who they are, Author is what the caller said. The zero Act is a protocol without such
-// fields, or the registry itself.
+// Act is the author of something and the reason. The author is the name of the principal who did it, and Says is whom
+// the caller named as author; if nobody was asked who they are, Author is what the caller said. The zero Act stands
+// for a protocol without such fields, or the registry itself.
 type Act struct{ Author, Reason, Says string }
 
-// maxActText bounds each text of an act, in bytes. The interfaces to operators allow less. A
-// longer text is cut off where it is written.
+// maxActText bounds each text of an act, in bytes. The interfaces for operators allow less. A longer text is cut when
+// it is written.
 const maxActText = 1024
 
-// Fields walks an act.
 func (a *Act) Fields(c *codec.Codec) {
 	c.BoundedText(&a.Author, maxActText)
 	c.BoundedText(&a.Reason, maxActText)
 	c.BoundedText(&a.Says, maxActText)
 }
 
-// Clone is an act whose texts are no part of a buffer with much else in it.
+// Clone returns a copy whose texts do not keep a larger buffer alive.
 func (a Act) Clone() Act {
 	return Act{Author: strings.Clone(a.Author), Reason: strings.Clone(a.Reason), Says: strings.Clone(a.Says)}
 }
@@ -101,43 +96,44 @@ func (a Act) Clone() Act {
 func (a Act) weight() int { return len(a.Author) + len(a.Reason) + len(a.Says) }
 
 const (
-	// waitShare is the part of its time, one in so many, that a connection spends at most on renewals that may wait.
+	// waitShare bounds renewals that may wait: a connection spends at most one part in waitShare of its time on them.
 	waitShare = 10
-	// mostBetween bounds how long the next renewals of a connection do not wait, after one that may have waited: for a second at most,
-	// unless there was no leader.
+	// mostBetween bounds how long a connection's renewals do not wait, after one that may have waited. So a wait is
+	// assumed to take at most a second, which it exceeds only without a leader.
 	mostBetween = waitShare * time.Second
 )
 
-// Line is the connection of a client. Renewals may wait for others on it, so that they share the cost of being stored, but only
-// for a part of its time (waitShare), so that a client that sends the next one after the response is hardly slowed down.
+// Line is the connection of a client. Its renewals may wait for others, to share the cost of being stored, but only
+// for a part of its time (waitShare), so that a client that sends the next one after the response is hardly slowed
+// down.
 type Line struct {
-	again atomic.Int64 // when a renewal of it may wait again, ns since 1970
+	again atomic.Int64 // when one of its renewals may wait again, ns since 1970
 }
 
 type lineKey struct{}
 
-// OnLine is a context of the calls that come over one connection of a client.
+// OnLine returns a context for the calls on one connection of a client.
 func OnLine(ctx context.Context) context.Context { return context.WithValue(ctx, lineKey{}, new(Line)) }
 
-// LineOf is the connection that a call came over; nil: it came over none.
+// LineOf returns the connection that a call came over, or nil if it came over none.
 func LineOf(ctx context.Context) *Line {
 	l, _ := ctx.Value(lineKey{}).(*Line)
 	return l
 }
 
-// MayWait says whether a renewal that comes now may wait for others. If so, Waited must follow; until then no other one of its
-// connection may, for mostBetween. Those that came over no connection may not.
+// MayWait reports whether a renewal that arrives now may wait for others. If so, the caller must call Waited; until
+// then no other renewal of the connection may wait, for mostBetween. Without a connection none may.
 func (l *Line) MayWait(now time.Time) bool {
 	if l == nil {
 		return false
 	}
 	again := l.again.Load()
 	left := time.Duration(again - now.UnixNano())
-	setBack := left > 2*mostBetween // the clock was
+	setBack := left > 2*mostBetween // the clock was set back
 	return (left <= 0 || setBack) && l.again.CompareAndSwap(again, now.Add(mostBetween).UnixNano())
 }
 
-// Waited says that a renewal that may have waited was performed, and when it came.
+// Waited records that a renewal that may have waited was performed, and when it came.
 func (l *Line) Waited(came, now time.Time) {
 	l.again.Store(came.Add(min(waitShare*now.Sub(came), mostBetween)).UnixNano())
 }

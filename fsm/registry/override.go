@@ -2,9 +2,9 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/order"
 
-// perform forces a status and renews the lease. An override equal to the present status is
-// stored like any other, so that it holds when the client reports something else (upstream drops it).
-// Source: com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
+// perform forces a status and renews the lease. An override equal to the present status is stored like any other, so
+// that it holds when the client reports something else (upstream drops it). Source:
+// com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
 func (op SetOverride) perform(r *Registry, _ uint64, origin Origin) Result {
 	old := r.handles.byKey(op.Key)
 	if old == nil {
@@ -70,8 +70,8 @@ func (op DeleteOverride) perform(r *Registry, _ uint64, origin Origin) Result {
 	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
 }
 
-// endWaitingOverride ends the override with which a removed instance would come back. No list changes, so it
-// takes no Index; Count tells that there was one.
+// endWaitingOverride ends the override with which a removed instance would come back. No list changes, so it takes no
+// Index; Count says that it ended one.
 func (r *Registry) endWaitingOverride(origin Origin, op DeleteOverride) Result {
 	rec, ok := r.record(op.Key)
 	if !ok || r.overrideAgain(rec) == nil {
@@ -83,7 +83,7 @@ func (r *Registry) endWaitingOverride(origin Origin, op DeleteOverride) Result {
 	return Result{Count: 1}
 }
 
-// perform ends an override at its time, unless the epoch is over or another override has replaced it.
+// perform ends an override when its time is up, unless the epoch is over or another override has replaced it.
 func (op EndOverride) perform(r *Registry, term uint64, origin Origin) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -92,7 +92,7 @@ func (op EndOverride) perform(r *Registry, term uint64, origin Origin) Result {
 	if l == nil || l.Override == nil || l.Override.Set != op.Set {
 		return Result{Outcome: NotFound}
 	}
-	if l.Override.Drain { // which goes on alone
+	if l.Override.Drain { // the drain goes on alone
 		n, o := *l, *l.Override
 		o.Until, n.Override, n.Edit = 0, &o, l.Edit+1
 		return r.exchange(l, &n, ActionModified, origin)

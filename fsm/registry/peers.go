@@ -1,8 +1,8 @@
 package registry
 
-// perform forgets all that is known of a sender.
+// perform forgets everything about a sender.
 func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result {
-	var others []Sender // none is nil, as after a restore
+	var others []Sender // nil if none is left, as after a restore
 	for _, s := range r.servers.senders {
 		if s.Name != op.Sender {
 			others = append(others, s)
@@ -15,7 +15,7 @@ func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result {
 	return Result{}
 }
 
-// updateServers changes what is known of other servers. It takes no Index: no list changes.
+// updateServers changes what is known about other servers. It takes no Index: no list changes.
 func (r *Registry) updateServers(change func(*otherServers)) {
 	k := *r.servers
 	change(&k)
@@ -52,7 +52,7 @@ func (op AckPeer) perform(r *Registry, _ uint64, _ Origin) Result {
 	return Result{}
 }
 
-// perform stops or resumes the sending to a peer.
+// perform stops or resumes sending to a peer.
 func (op PausePeer) perform(r *Registry, _ uint64, _ Origin) Result {
 	p := r.servers.peer(op.Peer)
 	if p.Paused == op.Paused {
@@ -63,14 +63,14 @@ func (op PausePeer) perform(r *Registry, _ uint64, _ Origin) Result {
 	return Result{}
 }
 
-// Doubt makes hearsay of all renewals so far, because the lease clock stood still for an unknown time: the
-// node was down, or its process was paused. Hearsay is as old as the lease clock says, or any older. It
-// keeps a lease from ending here, but it is sent to no peer as a renewal, and is no ground to keep a lease that another
-// server has seen end. The next renewal of a lease is as good as ever. It is no part of the state, and for
-// a registry without consensus only: a cluster's lease clock runs whichever node is down.
+// Doubt makes hearsay of all renewals so far, because the lease clock stood still for an unknown time: the node was
+// down, or its process was paused. Hearsay is at least as old as the lease clock says. It keeps a lease from ending
+// here, but is not sent to peers as a renewal, and does not justify keeping a lease that another server has seen end.
+// The next renewal of a lease counts fully again. Doubt is not part of the state, and only for a registry without
+// consensus: a cluster's lease clock runs whichever node is down.
 func (r *Registry) Doubt() { r.tables.renewals.doubts.Add(1) }
 
-// WithoutConsensus makes this the registry of one node for itself. It enters an instance that it does not know
-// also if that is hearsay elsewhere: the sender may have acknowledged it before it was down, without sending it to another node. The
+// WithoutConsensus makes this the registry of a single node. It then also enters an unknown instance that is hearsay
+// at its sender: the sender may have acknowledged it before going down, without sending it to another node. The
 // instance gets one lease. An instance that ended meanwhile has a record of removal here.
 func (r *Registry) WithoutConsensus() { r.withoutConsensus = true }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Link is what is known of the link from a remote datacenter. Times are lease clock, ms.
+// Link is what is known about the link from a remote datacenter. Times are lease clock, ms.
 type Link struct {
 	DC          string
 	LastContact int64 // last contact
@@ -19,7 +19,6 @@ type Link struct {
 	Cut         int64
 }
 
-// Fields walks a link.
 func (l *Link) Fields(c *codec.Codec) {
 	c.String(&l.DC)
 	c.Int64(&l.LastContact)
@@ -27,22 +26,21 @@ func (l *Link) Fields(c *codec.Codec) {
 	c.Int64(&l.Cut)
 }
 
-// Silent says whether the link counts as cut at a moment of the lease clock.
+// Silent reports whether the link counts as cut at a moment of the lease clock.
 func (l Link) Silent(now int64) bool { return now-l.LastContact > l.Cut }
 
-// Sender is the newest message of a sender, by its clock, in one of its incarnations. A name means one
-// sender in each datacenter.
+// Sender is the newest message of a sender, by its clock, in one of its incarnations. A name means one sender in each
+// datacenter.
 type Sender struct {
 	DC          string // "": this one
 	Name        string
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock, ms
 	LastMessage Stamp // when
-	// Principal is the name of who used the sender's name first, of those of whom it was known; "": of none it was.
+	// Principal is the first known principal that used the sender's name; "" if none was known.
 	Principal string
 }
 
-// Fields walks a sender.
 func (s *Sender) Fields(c *codec.Codec) {
 	c.String(&s.Name)
 	c.String(&s.DC)
@@ -52,15 +50,15 @@ func (s *Sender) Fields(c *codec.Codec) {
 	c.Lasting(&s.Principal)
 }
 
-// Bounds of what is kept of senders and links, so that invented names and incarnations displace nothing
-// but what has been silent longest, and cost no memory.
+// Bounds on the kept senders and links, so that invented names and incarnations displace only the longest silent
+// ones, and cost no memory.
 const (
 	maxIncarnations = 4 // of one sender
 	maxSenders      = 1000
 	maxLinks        = 1000
 )
 
-// maxSenderAhead is how far (ms) a sender's clock may run ahead of what has passed here since its last message.
+// maxSenderAhead is how far (ms) a sender's clock may run ahead of the time since its last message.
 const maxSenderAhead = 10 * 60 * 1000
 
 func (k *otherServers) timing(said Sender, now Stamp) (late, ahead int64) {
@@ -80,7 +78,7 @@ func (k *otherServers) timing(said Sender, now Stamp) (late, ahead int64) {
 	return max(0, s.Clock-said.Clock), 0
 }
 
-// incarnations are those that are known of a sender.
+// incarnations returns the known incarnations of a sender.
 func (k *otherServers) incarnations(of Sender) []Sender {
 	of.Incarnation = 0
 	begin, _ := slices.BinarySearchFunc(k.senders, of.name(), compareNames)
@@ -91,7 +89,7 @@ func (k *otherServers) incarnations(of Sender) []Sender {
 	return k.senders[begin:end]
 }
 
-// principal is who a sender's name belongs to; "": nobody yet.
+// principal returns who owns a sender's name, or "" if nobody does yet.
 func (k *otherServers) principal(dc, name string) string {
 	for _, s := range k.incarnations(Sender{DC: dc, Name: name}) {
 		if s.Principal != "" {
@@ -101,7 +99,7 @@ func (k *otherServers) principal(dc, name string) string {
 	return ""
 }
 
-// withSender returns the senders with one, and without those for which there is no room.
+// withSender returns the senders including s, without any that no longer fit.
 func (k *otherServers) withSender(s Sender) []Sender {
 	if _, ok := find(k.senders, s.name()); ok {
 		return with(k.senders, s)
@@ -120,7 +118,7 @@ func (k *otherServers) withSender(s Sender) []Sender {
 	return with(senders, s)
 }
 
-// withLink returns the links with one, and without the one for which there is no room.
+// withLink returns the links including l, without one that no longer fits.
 func (k *otherServers) withLink(l Link) []Link {
 	links := k.links
 	if _, ok := find(links, l.DC); !ok && len(links) >= maxLinks {
@@ -130,30 +128,29 @@ func (k *otherServers) withLink(l Link) []Link {
 	return with(links, l)
 }
 
-// otherServers is what is known of other servers. It is immutable, because views have it: a change replaces
-// it. There are as many entries as peers are configured somewhere, so that is cheap.
+// otherServers is what is known about other servers. It is immutable, because views share it: a change replaces it.
+// It has about as many entries as there are configured peers, so that is cheap.
 type otherServers struct {
-	links   []Link // by name, as the next two
+	links   []Link // by name, like the next two
 	senders []Sender
 	peers   []PeerState
 }
 
-// any says that there are other servers.
+// any reports whether other servers are known.
 func (k *otherServers) any() bool { return len(k.links)+len(k.senders)+len(k.peers) > 0 }
 
 func (l Link) name() string { return l.DC }
 
 func (p PeerState) name() string { return p.Name }
 
-// name is compared with many others for each contact.
+// name returns a key that sorts by name, datacenter and incarnation. Each contact compares it with many others.
 func (s Sender) name() string {
 	return s.Name + "\x00" + s.DC + "\x00" + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, s.Incarnation))
 }
 
-// named is what known has a sorted list of.
+// named is an entry of one of the sorted lists.
 type named interface{ name() string }
 
-// find returns the entry of a name.
 func find[T named](sorted []T, name string) (entry T, ok bool) {
 	at, ok := slices.BinarySearchFunc(sorted, name, compareNames)
 	if ok {
@@ -162,7 +159,7 @@ func find[T named](sorted []T, name string) (entry T, ok bool) {
 	return entry, ok
 }
 
-// with returns a list with an entry in the place of the one of its name.
+// with returns a list with entry added, or replacing the entry of its name.
 func with[T named](sorted []T, entry T) []T {
 	at, ok := slices.BinarySearchFunc(sorted, entry.name(), compareNames)
 	if !ok {
@@ -175,7 +172,7 @@ func with[T named](sorted []T, entry T) []T {
 
 func compareNames[T named](entry T, name string) int { return strings.Compare(entry.name(), name) }
 
-// linkAfter is the link of a contact at a moment; ok is false if it says nothing new.
+// linkAfter returns the link after a contact at a moment; ok is false if the contact says nothing new.
 func (k *otherServers) linkAfter(op Contact, at int64) (l Link, ok bool) {
 	if op.DC == "" {
 		return Link{}, false
@@ -195,7 +192,7 @@ func (k *otherServers) linkAfter(op Contact, at int64) (l Link, ok bool) {
 	return l, true
 }
 
-// senderAfter is the sender of a contact at a moment; ok is false if it says nothing new, or what cannot be.
+// senderAfter returns the sender after a contact at a moment; ok is false if the contact is not new, or impossible.
 func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
 	if op.Sender == "" {
 		return Sender{}, false
@@ -215,7 +212,7 @@ func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
 	return s, true
 }
 
-// PeerState is what the state keeps of a peer that this side sends to.
+// PeerState is what the state keeps about a peer that this side sends to.
 type PeerState struct {
 	Name   string
 	Cursor Index
@@ -225,7 +222,6 @@ type PeerState struct {
 	Since  Stamp // when
 }
 
-// Fields walks a peer.
 func (p *PeerState) Fields(c *codec.Codec) {
 	c.String(&p.Name)
 	codec.Uint(c, &p.Cursor)
@@ -235,7 +231,7 @@ func (p *PeerState) Fields(c *codec.Codec) {
 	p.Since.Fields(c)
 }
 
-// peer is the state of a peer, to be changed.
+// peer returns a copy of a peer's state, new if the peer is unknown.
 func (k *otherServers) peer(name string) PeerState {
 	p, ok := find(k.peers, name)
 	if !ok {
@@ -244,7 +240,7 @@ func (k *otherServers) peer(name string) PeerState {
 	return p
 }
 
-// endsAt is the last moment of a lease of whatever owner.
+// endsAt returns the last moment of a lease, whoever owns it.
 func (k *otherServers) endsAt(l *Lease, renewed int64, g graces, doubled bool) int64 {
 	if l.Permanent {
 		return math.MaxInt64

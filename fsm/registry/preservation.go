@@ -15,8 +15,8 @@ const (
 	// PreservationOn: too few leases are fresh; evictions are withheld until the condition is false,
 	// the bound is reached or an operator releases them.
 	PreservationOn
-	// PreservationReleased: evictions go on although the condition holds; it cannot come on again
-	// until the condition was false once.
+	// PreservationReleased: evictions go on although the condition holds; it cannot come on again until the condition
+	// has been false once.
 	PreservationReleased
 	// PreservationHeld: an operator withholds evictions until a time.
 	PreservationHeld
@@ -31,19 +31,18 @@ var preservationNames = [...]string{PreservationOff: "off", PreservationOn: "on"
 // String returns the word used in answers, metrics and commands.
 func (s PreservationState) String() string { return preservationNames[s] }
 
-// Withholds says that no lease is evicted in this state.
+// Withholds reports whether evictions are withheld in this state.
 func (s PreservationState) Withholds() bool { return s == PreservationOn || s == PreservationHeld }
 
 // Preservation is self-preservation at one moment: its state and the transition that led to it.
 type Preservation struct {
 	State   PreservationState
 	Since   Stamp
-	Until   int64 // lease clock, ms, at which it ends by itself; 0: at no time
-	By      Act   // an operator; the zero Act: it happened by itself
+	Until   int64 // lease clock, ms, of its automatic end; 0: never
+	By      Act   // an operator; zero if it happened automatically
 	Figures Figures
 }
 
-// Fields walks self-preservation.
 func (p *Preservation) Fields(c *codec.Codec) {
 	p.State.fields(c)
 	p.Since.Fields(c)
@@ -56,10 +55,10 @@ func (p *Preservation) Fields(c *codec.Codec) {
 type Figures struct {
 	Leases  uint32 // leases, counted or not
 	Counted uint32 // those older than one interval since their life began
-	Fresh   uint32 // of the counted: renewed lately enough, see Freshness
-	Expired uint32 // of all: those that have ended and are not evicted
+	Fresh   uint32 // of the counted: renewed recently enough, see Freshness
+	Expired uint32 // of all: those that have ended but are not yet evicted
 	// Upstream's formula at the same moment.
-	Renewals  uint32 // of the last complete minute
+	Renewals  uint32 // in the last complete minute
 	Threshold uint32 // renewals per minute at or below which upstream stops evicting
 }
 
@@ -75,7 +74,7 @@ const (
 	maxHold         = 7 * 24 * 60 * 60 * 1000 // ms of lease clock that an operator may hold it
 )
 
-// nextState is the state that self-preservation takes by itself at a moment.
+// nextState returns the state that self-preservation should have at a moment, without an operator's act.
 func nextState(p Preservation, now int64, holds bool) PreservationState {
 	switch {
 	case p.State == PreservationHeld && !isOver(p, now):
@@ -91,10 +90,10 @@ func nextState(p Preservation, now int64, holds bool) PreservationState {
 	}
 }
 
-// isOver says that the time of a state has passed.
+// isOver reports whether the time of a state has passed.
 func isOver(p Preservation, now int64) bool { return p.Until > 0 && now >= p.Until }
 
-// newest is the last of transitions; before the first one self-preservation is off.
+// newest returns the last of transitions; before the first one, self-preservation is off.
 func newest(transitions []Preservation) Preservation {
 	if len(transitions) == 0 {
 		return Preservation{}
@@ -102,8 +101,8 @@ func newest(transitions []Preservation) Preservation {
 	return transitions[len(transitions)-1]
 }
 
-// evictionsResumed is when (lease clock, ms) self-preservation last went off because its condition was false;
-// 0: it never did. A hold ends when its operator said, and after a release no client is waited for.
+// evictionsResumed returns when (lease clock, ms) self-preservation last went off because its condition was false, or
+// 0 if it never did. A hold ends when its operator said, and after a release no client is waited for.
 func evictionsResumed(transitions []Preservation) int64 {
 	for i := len(transitions) - 1; i > 0; i-- {
 		if transitions[i].State == PreservationOff && transitions[i-1].State == PreservationOn {
@@ -113,8 +112,8 @@ func evictionsResumed(transitions []Preservation) int64 {
 	return 0
 }
 
-// boundFrom is the moment (lease clock, ms) at which self-preservation that came on by itself at a
-// moment is released; 0: never.
+// boundFrom returns when (lease clock, ms) self-preservation that came on automatically at a moment is released; 0:
+// never.
 func boundFrom(s Settings, since int64) int64 {
 	if s.Bound == 0 || s.Expectation {
 		return 0

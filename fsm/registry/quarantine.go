@@ -4,9 +4,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// perform hides an instance, or ends its quarantine. Its lease goes on and is not renewed: the
-// operator is not the client. The record of a removal cannot be quarantined, but its quarantine,
-// which waits for the instance to come back, can be ended.
+// perform hides an instance, or ends its quarantine. Its lease goes on and is not renewed: the operator is not the
+// client. A removed instance cannot be quarantined, but the quarantine that waits for it in its record can be ended.
 func (op Quarantine) perform(r *Registry, _ uint64, origin Origin) Result {
 	l := r.handles.byKey(op.Key)
 	switch {
@@ -39,7 +38,7 @@ func (op EndQuarantine) perform(r *Registry, term uint64, origin Origin) Result 
 	return r.show(origin, l, Act{})
 }
 
-// show lists an instance again: for readers it is a new one.
+// show lists an instance again, as a new one for readers.
 func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
 	if l.Quarantine == nil {
 		return Result{}
@@ -50,8 +49,8 @@ func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
 	return r.exchange(l, &shown, ActionAdded, origin, Event{Kind: EventQuarantineEnded, By: by})
 }
 
-// endQuarantineOfRemoved ends the quarantine of an instance that is gone: it will be listed when it registers
-// again. No list changes, so it takes no Index; from level 3 on Count tells that there was one.
+// endQuarantineOfRemoved ends the quarantine of a removed instance: it will be listed when it registers again. No
+// list changes, so it takes no Index; from level 3 on Count says that it ended one.
 func (r *Registry) endQuarantineOfRemoved(origin Origin, op Quarantine) Result {
 	rec, ok := r.record(op.Key)
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// MaxRemovalAge is how long (ms of lease clock) the record of a removal is kept at most, and with it the
-// operators' acts that wait for the instance to come back.
+// MaxRemovalAge is how long (ms of lease clock) the record of a removal is kept at most, along with the operators'
+// acts that wait for the instance to come back.
 const MaxRemovalAge = 24 * 60 * 60 * 1000
 
 // Bounds of the records of removals.
@@ -15,7 +15,7 @@ const (
 	maxRemoved  = 256 << 20 // bytes of all records, see Removal.weight
 )
 
-// record returns the record of a key's removal; ok is false if none is kept, or no longer.
+// record returns the record of a key's removal; ok is false if no record is kept, or no longer.
 func (r *Registry) record(key Key) (rec Removal, ok bool) {
 	at, ok := r.records[key]
 	if !ok {
@@ -24,8 +24,8 @@ func (r *Registry) record(key Key) (rec Removal, ok bool) {
 	return r.tables.removed.Get(at)
 }
 
-// overrideAgain returns the override with which an instance comes back: the one in its record, if it outlasts
-// the lease and its time has not passed.
+// overrideAgain returns the override with which an instance comes back: the one in its record, if it outlasts the
+// lease and has not ended.
 func (r *Registry) overrideAgain(rec Removal) *Override {
 	o := rec.waiting(r.level, r.clock.Lease)
 	if o == nil {
@@ -82,11 +82,10 @@ func (r *Registry) AmendedRecords() []Removal {
 	return records
 }
 
-// AmendedCount returns how many records AmendedRecords would return.
 func (r *Registry) AmendedCount() int { return len(r.amended) }
 
-// supersede drops the record of a key that is registered again: the change list now has the live instance,
-// whose version is newer than the record's.
+// supersede drops the record of a key that is registered again: the change list now has the live instance, whose
+// version is newer.
 func (r *Registry) supersede(key Key) {
 	if at, ok := r.records[key]; ok {
 		r.keepRecord(key)
@@ -97,8 +96,8 @@ func (r *Registry) supersede(key Key) {
 	}
 }
 
-// sweep ends a delta step: records that left the delta window are reduced, and those that are too
-// old are pruned. It costs O(removals in the delta window and those pruned).
+// sweep ends a delta step: it reduces records that left the delta window, and prunes those that are too old. It costs
+// O(removals in the delta window and those pruned).
 func (r *Registry) sweep() {
 	r.reduce()
 	for {
@@ -121,7 +120,7 @@ func (r *Registry) prune() {
 	r.shared = nil
 }
 
-// reduce reduces the records of removals that left the delta. Those that are not yet reduced are the newest.
+// reduce reduces the records of removals that left the delta. The newest records are the ones not yet reduced.
 func (r *Registry) reduce() {
 	cut := deltaCut(r.clock.Lease)
 	var old []Removal
@@ -136,12 +135,12 @@ func (r *Registry) reduce() {
 	}
 }
 
-// remove takes a live lease out and leaves the record of its removal; e is what happened.
+// remove removes a live lease and leaves a record; e is what happened.
 func (r *Registry) remove(old *Lease, kind ChangeKind, origin Origin, e Event) {
 	r.removeAs(old, *old, kind, origin, e)
 }
 
-// removeAs is remove with l as what the record says of the lease.
+// removeAs does what remove does, with l as the lease in the record.
 func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin, e Event) {
 	l.Action = ActionDeleted
 	l.EvictedAt = max(r.clock.Wall, 1) // 0 would mean that it lives

@@ -39,14 +39,13 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
-// maxUnderWay is how long (ms) after a cancel another Eureka server may still send what it was told before it.
-// It keeps what it could not send for one renewal interval of the instance at most, and sends it again every
-// second, before what is newer (upstream: PeerEurekaNode.heartbeat, AcceptorExecutor), so that in practice it
-// is a few seconds late.
+// maxUnderWay is how long (ms) after a cancel another Eureka server may still send what it heard before it. It keeps
+// what it could not send for at most one renewal interval of the instance, and resends it every second, before
+// anything newer (upstream: PeerEurekaNode.heartbeat, AcceptorExecutor), so in practice it is a few seconds late.
 const maxUnderWay = 10_000
 
-// refuses reports whether the record of a cancel refuses a Eureka server's registration whose timestamp is not
-// newer: what the server sent before it knew of the cancel must not undo it. What comes too late for that
+// refuses reports whether the record of a cancel refuses a Eureka server's registration whose timestamp is not newer:
+// what the server sent before it knew about the cancel must not undo it. Anything that comes too late for that
 // belongs to an instance that lives there, whoever canceled it and whatever its timestamp says.
 func (r *Registry) refuses(rec Removal) bool {
 	underWay := int64(maxUnderWay)
@@ -56,12 +55,12 @@ func (r *Registry) refuses(rec Removal) bool {
 	return rec.Kind == Canceled && r.clock.Lease-rec.Lease.ChangedLease <= underWay
 }
 
-// continueLife gives l, the registration after a removal, its place in the order of versions. A registration that is
-// newer by its timestamp continues the life that was removed. If it began another, it would stand above all that other
-// nodes hear of the client before they hear of the removal: a node may evict a client that is alive, and the
-// client goes on elsewhere; or a node was down while the client came again, and is the next that it talks to.
-// One that is not newer needs a new life to be newer on every node: its client's clock went back, or another server
-// canceled what goes on living at its own.
+// continueLife gives l, the registration after a removal, its place in the order of versions. If its timestamp is
+// newer, it continues the life that was removed. A new life would rank above everything that other nodes hear about
+// the client before they hear about the removal: a node may evict a client that is alive, and the client goes on
+// elsewhere; or a node was down while the client came back, and is the next that it talks to. If its timestamp is not
+// newer, it needs a new life to be newer on every node: its client's clock went back, or another server canceled an
+// instance that goes on living at its own.
 func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin) {
 	l.Life = rec.Lease.Life
 	switch {
@@ -79,8 +78,8 @@ func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin
 	l.Override, l.Quarantine = r.overrideAgain(rec), quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 }
 
-// enter makes l, a new lease, that of its key, last renewed at a moment; before is what is remembered
-// of the instance.
+// enter makes l, a new lease last renewed at a moment, the lease of its key; before is what is remembered about the
+// instance.
 func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History) Result {
 	l.Handle, l.BeganLease = r.handles.assign(), renewed.Lease
 	r.tables.renewals.grow(len(r.handles.leases))
@@ -91,8 +90,8 @@ func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History)
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
-// registerAgain registers an instance that has a lease. Kept or replaced, it gets a new one; only
-// what another server sends and is known already renews the old one.
+// registerAgain registers an instance that has a lease. Kept or replaced, it gets a new lease; but a known
+// registration from another server only renews the old one.
 func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result {
 	stored := old.Instance
 	dirty := r.dirty(in, stored.LastDirty)
@@ -112,7 +111,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	return r.accept(origin, old, in, dirty)
 }
 
-// accept replaces a stored instance with the one that registers.
+// accept replaces a stored instance with the registering one.
 func (r *Registry) accept(origin Origin, old *Lease, in *Instance, dirty int64) Result {
 	stored := old.Instance
 	ends := r.endsDrain(origin, old, dirty)
@@ -138,8 +137,8 @@ func (r *Registry) accept(origin Origin, old *Lease, in *Instance, dirty int64) 
 	return res
 }
 
-// withoutDrain returns the stored instance and its override as a registration finds them; without the override
-// if that is a drain that ends.
+// withoutDrain returns the stored instance and its override as a registration finds them, without the override if it
+// is a drain that ends.
 func withoutDrain(old *Lease, ends bool) (*Instance, *Override) {
 	if !ends {
 		return old.Instance, old.Override
@@ -151,8 +150,8 @@ func withoutDrain(old *Lease, ends bool) (*Instance, *Override) {
 	return old.Instance.with(Unknown, Unknown, old.Instance.LastDirty), nil
 }
 
-// registerOver replaces an instance without a lease by a registration: as a whole, with a lease, and whatever
-// a client's clock says. Only what another server sends may be older, or known already.
+// registerOver replaces an instance without a lease by a registration: entirely, with a lease, and whatever a
+// client's clock says. Only what another server sends may be older, or already known.
 func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty int64) Result {
 	stored := old.Instance
 	if origin.Replicated() {
@@ -180,8 +179,8 @@ func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty i
 	return res
 }
 
-// reportedBy returns the details after a registration: o itself if the client reports what it did
-// before. A registration that brings an override has its status, which is not the client's own.
+// reportedBy returns the details after a registration: o itself if the client reports the same as before. A
+// registration that brings an override has the override's status, which is not the client's own.
 func reportedBy(o *Override, in *Instance) *Override {
 	if o == nil || in.Status == o.Reported || in.Overridden != Unknown && in.Status == in.Overridden {
 		return o
@@ -208,8 +207,8 @@ func registeredBefore(known bool) Outcome {
 	return KeptExisting
 }
 
-// storeOverrideDetails keeps the details of an override that a registration brought. Readers see no change,
-// and before overrides had details it was none.
+// storeOverrideDetails keeps the details of an override that a registration brought. Readers see no change, and
+// before overrides had details this was not a change.
 func (r *Registry) storeOverrideDetails(old *Lease, details *Override) {
 	if details == old.Override {
 		return
@@ -220,15 +219,15 @@ func (r *Registry) storeOverrideDetails(old *Lease, details *Override) {
 	r.replaceLease(old, &l, old.Changed)
 }
 
-// registeredAgain returns the lease with which a registration replaces l, before it begins.
+// registeredAgain returns the lease with which a registration replaces l, before it starts.
 func registeredAgain(l *Lease, i *Instance, o *Override, origin Origin) *Lease {
 	c := *l
 	c.Instance, c.Override, c.Origin = i, o, origin
 	return &c
 }
 
-// outlives reports whether l, a registration that replaces old, begins a new life, which is newer than old on
-// every server: if its timestamp is not newer, servers that keep copies of old would undo it.
+// outlives reports whether l, a registration that replaces old, begins a new life, which is newer than old on every
+// server: if its timestamp is not newer, servers that keep copies of old would undo it.
 func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 	if !r.servers.any() {
 		return false
@@ -236,7 +235,7 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 	switch before, now := old.Instance, l.Instance; {
 	case now.LastDirty != before.LastDirty:
 		return now.LastDirty < before.LastDirty
-	case origin.Replicated(): // every server decides alike between two servers
+	case origin.Replicated(): // between two servers, every server decides alike
 		return false
 	default:
 		return l.reported() != old.reported() || l.Permanent != old.Permanent || now.Fingerprint() != before.Fingerprint()
@@ -251,7 +250,7 @@ func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
-// recordReregistration notes that l, a registration, has replaced old.
+// recordReregistration records that l, a registration, has replaced old.
 func (r *Registry) recordReregistration(old, l *Lease, origin Origin) {
 	kind := EventReregistered
 	if l.Instance.Status != old.Instance.Status {
@@ -260,19 +259,19 @@ func (r *Registry) recordReregistration(old, l *Lease, origin Origin) {
 	r.recordEvent(l, origin, Event{Kind: kind})
 }
 
-// storedIsNewer reports whether a stored instance stays, because it is newer than one that registers with the
-// timestamp dirty. One without a status never stays. It waits for its client to register again (every
-// heartbeat is refused), and would wait for ever if the override that was deleted had brought a timestamp from
-// a clock ahead of the client's (Netflix/eureka issue 955).
+// storedIsNewer reports whether a stored instance stays because it is newer than one that registers with the
+// timestamp dirty. An instance without a status never stays. It waits for its client to register again (every
+// heartbeat is refused), and would wait for ever if the deleted override had brought a timestamp from a clock ahead
+// of the client's (Netflix/eureka issue 955).
 func storedIsNewer(stored *Instance, dirty int64) bool {
 	return stored.LastDirty > dirty && stored.Status != Unknown
 }
 
 // keeps reports whether a stored instance stays when another registers with the timestamp dirty. For what another
-// server sends, the timestamp alone decides. Of two registrations by clients here the later one counts, whatever their clocks
-// say: otherwise what was registered by a clock that was ahead would be listed as long as its successor lives. Only a
-// registration that was already replaced is kept out, because it was late or is a repetition, unless heartbeats have
-// said since that its client lives.
+// server sends, the timestamp alone decides. Of two registrations by clients here the later one counts, whatever
+// their clocks say: otherwise a registration from a clock that was ahead would be listed as long as its successor
+// lives. The only exception is a registration that was already replaced, because it arrived late or is a repetition;
+// it is kept out unless heartbeats have said since that its client lives.
 func (r *Registry) keeps(origin Origin, l *Lease, dirty int64) bool {
 	switch stored := l.Instance; {
 	case r.level < Level3:
@@ -287,14 +286,14 @@ func (r *Registry) keeps(origin Origin, l *Lease, dirty int64) bool {
 	}
 }
 
-// succeed notes in l, which replaces old by a registration, which timestamps are outdated; said is Lease.Said.
+// succeed records in l, which replaces old by a registration, the outdated timestamps; said is Lease.Said.
 func (r *Registry) succeed(l, old *Lease, said int64) {
 	if r.level >= Level3 && l.Instance.LastDirty != old.Instance.LastDirty {
 		l.Said, l.Outdated = said, max(old.Outdated, old.Instance.LastDirty)
 	}
 }
 
-// said returns Lease.Said of what another server sends, or a file has.
+// said returns Lease.Said for a copy from another server or a file.
 func (r *Registry) said(op Replica) int64 {
 	if r.level < Level3 {
 		return 0
@@ -305,9 +304,9 @@ func (r *Registry) said(op Replica) int64 {
 // maxAhead is how far, in ms, the clocks of clients and servers may differ.
 const maxAhead = 3_600_000
 
-// ahead says that a timestamp is of no time that has been: a clock was wrong that is right again, a client's or
-// a server's (see dirty). It keeps no client out, which would wait until that time. Other servers may take it
-// for newer all the same, so what is registered in its place begins a new life (see outlives).
+// ahead reports whether a timestamp lies in the future: a client's or a server's clock was wrong and is right again
+// (see dirty). It does not keep a client out, which would have to wait until that time. Other servers may still take
+// it for newer, so whatever replaces it begins a new life (see outlives).
 func (r *Registry) ahead(dirty int64) bool { return dirty-maxAhead > r.clock.Wall }
 
 // startLease fills in what a registration sets in a new lease, and replaces old, which may be nil.
@@ -339,8 +338,8 @@ func (r *Registry) startLease(old, l *Lease, origin Origin, renewed Stamp) {
 	r.tables.registered = r.tables.registered.with(Recent{Wall: r.clock.Wall, Key: l.Key()})
 }
 
-// dirty is the lastDirtyTimestamp of an incoming instance. A client that gives none has changed now,
-// and in any case after what is stored.
+// dirty returns the lastDirtyTimestamp of an incoming instance. A client that gives none has changed now, and in any
+// case after the stored instance.
 func (r *Registry) dirty(in *Instance, stored int64) int64 {
 	if in.LastDirty != 0 {
 		return in.LastDirty
@@ -359,8 +358,8 @@ func withAmazonID(in *Instance) *Instance {
 	return &c
 }
 
-// decided returns the instance of a registration that replaces a stored one: the stored override holds,
-// otherwise the registration may bring one, and the rules give the status.
+// decided returns the instance of a registration that replaces a stored one: the stored override holds, or else the
+// registration may bring one, and the rules give the status.
 func decided(i *Instance, stored *Instance, origin Origin, dirty int64) *Instance {
 	override := stored.Overridden
 	if override == Unknown {
@@ -369,9 +368,8 @@ func decided(i *Instance, stored *Instance, origin Origin, dirty int64) *Instanc
 	return i.with(decide(i.Status, override, stored.Status, origin.Replicated()), override, dirty)
 }
 
-// decide is the status rule chain, first match wins: what an instance's status becomes, given the
-// one it reports (in a renewal: the stored one), the override for it, and the status of the lease
-// that exists (Unknown if none does).
+// decide is the chain of status rules, first match wins. It returns an instance's status, given the one it reports
+// (in a renewal: the stored one), the override for it, and the status of the existing lease (Unknown without one).
 // Source: com.netflix.eureka.registry.rule, in the order of PeerAwareInstanceRegistryImpl.
 func decide(reported, override, existing Status, replicated bool) Status {
 	switch {
@@ -386,11 +384,10 @@ func decide(reported, override, existing Status, replicated bool) Status {
 	}
 }
 
-// perform merges pairs into an instance's metadata and renews the lease. Upstream registers
-// the stored instance again under its old lastDirtyTimestamp, so that peers and the client's next
-// registration undo it; here the timestamp goes up by one, the least that peers take for newer, so
-// that the client's next change still wins if its clock is behind. The lease goes on and the action
-// is MODIFIED: clients treat it as they treat ADDED.
+// perform merges pairs into an instance's metadata and renews the lease. Upstream registers the stored instance again
+// under its old lastDirtyTimestamp, so that peers and the client's next registration undo it. Here the timestamp goes
+// up by one, the least that peers take for newer, so that the client's next change still wins if its clock is behind.
+// The lease goes on and the action is MODIFIED: clients treat it as they treat ADDED.
 func (op UpdateMetadata) perform(r *Registry, _ uint64, origin Origin) Result {
 	l := r.handles.byKey(op.Key)
 	if l == nil {
@@ -414,7 +411,7 @@ func (op UpdateMetadata) perform(r *Registry, _ uint64, origin Origin) Result {
 	return r.exchange(l, &n, ActionModified, origin, Event{Kind: EventMetadata})
 }
 
-// compareVersion compares what the client says of itself with another copy of it: below 0, l is older.
+// compareVersion compares what the client says about itself with another copy of it: below 0, l is older.
 func compareVersion(l *Lease, life uint32, dirty int64) int {
 	return cmp.Or(cmp.Compare(l.Life, life), cmp.Compare(l.Instance.LastDirty, dirty))
 }

@@ -7,39 +7,39 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The
-// leader writes at least one entry per second while leases exist, so a stamp that leads by more was
-// made by a defect; believing it would end every lease at once.
+// maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The leader writes at
+// least one entry per second while leases exist, so a stamp further ahead is the result of a defect; believing it
+// would end every lease at once.
 const maxLead = 60 * 60 * 1000
 
 // Registry is the mutable state. It belongs to one goroutine at a time.
 type Registry struct {
 	index       Index // of the last change that readers see; never goes back
-	reserved    Index // the last one that Take gave out; 0: none
+	reserved    Index // the last one that Take gave out; 0 if none
 	clock       Stamp
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
-	resumed     int64 // when self-preservation last went off by itself, lease clock, ms; follows from transitions
-	eachGrace   bool  // see GraceEachEpoch; no part of the state
+	resumed     int64 // when self-preservation last went off by itself, lease clock, ms; derived from transitions
+	eachGrace   bool  // see GraceEachEpoch; not part of the state
 	cluster     string
 	handles     handles
 	expiry      order.Ends               // of the leases, by slot
-	ends        order.Schedule[leaseEnd] // one for each override and quarantine that ends, see eachEnd
-	records     map[Key]Index            // of the record of removal of each key, one for each in tables.removed
+	ends        order.Schedule[leaseEnd] // one for each override and quarantine with an end, see eachEnd
+	records     map[Key]Index            // the record of removal of each key, one for each in tables.removed
 	recordBytes int                      // of these records, see Removal.weight
-	amended     map[Index]struct{}       // records that Amended has to return
+	amended     map[Index]struct{}       // records that AmendedRecords has to return
 	settings    Settings
-	transitions []Preservation // of self-preservation, newest last: the present one
+	transitions []Preservation // of self-preservation, newest last, the present one included
 	expectation ExpectationState
-	servers     *otherServers // what is known of other servers
+	servers     *otherServers // what is known about other servers
 	tables      tables
 	catalog     *catalog.Catalog
-	shared      *tables     // the copy of tables that views get; nil if they changed since it was made
-	undo        *order.Undo // of the attempt that is under way, see Attempt; nil: none is
+	shared      *tables     // the copy of tables that views get; nil if they changed since
+	undo        *order.Undo // of the attempt in progress, see Attempt; nil outside one
 
 	withoutConsensus bool // see WithoutConsensus
 	level            byte // see SetLevel
-	readmitting      bool // what is registered was kept before, see Readmit
+	readmitting      bool // while Readmit runs: what it registers was in the registry before
 }
 
 // New returns an empty registry.
@@ -57,28 +57,28 @@ func New() *Registry {
 	}
 }
 
-// NewAt returns an empty registry whose newest change has an index, so that the first change gets the next one.
+// NewAt returns an empty registry whose newest change has index, so that the first change gets the next one.
 func NewAt(index Index) *Registry {
 	r := New()
 	r.index = index
 	return r
 }
 
-// SetLevel makes operations follow the rules of a level of the formats, which replicas reach at the same
-// entry. A new Registry is at level 1.
+// SetLevel makes operations follow the rules of a level of the formats, which all replicas reach at the same entry. A
+// new Registry is at level 1.
 func (r *Registry) SetLevel(level byte) { r.level = level }
 
 // spellsNodes reports whether the case of node names is ignored.
 func (r *Registry) spellsNodes() bool { return r.level >= Level3 && !r.readmitting }
 
-// bounded reports whether the bounds hold that level 2 brought.
+// bounded reports whether the bounds that came with level 2 hold.
 func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 
-// Level3 is the level of the formats that brought the rules which name it (docs/run/upgrade.md says all of them).
+// Level3 is the level of the formats that introduced the rules naming it (docs/run/upgrade.md lists them all).
 const Level3 = 3
 
-// Apply performs one operation at the time of stamp; term is the Raft term of its log entry.
-// It never fails: what cannot be done is an Outcome.
+// Apply performs one operation at the time of stamp; term is the Raft term of its log entry. It never fails: if an
+// operation cannot be done, the Outcome says so.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
 	res := op.perform(r, term, origin)
@@ -86,7 +86,7 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 	return res
 }
 
-// followUp does, at the end of an operation, what follows from its changes.
+// followUp performs, at the end of an operation, the consequences of its changes.
 func (r *Registry) followUp(origin Origin) {
 	for _, n := range r.catalog.Deserted() {
 		r.forgetNode(n)
@@ -94,11 +94,11 @@ func (r *Registry) followUp(origin Origin) {
 	r.followAliases(origin)
 }
 
-// Advance moves the lease clock without an operation (for an entry that carries none) and prunes what has
-// become too old. Apply calls it. The lease clock does not go back; a stamp more than an hour ahead of it is
-// not believed, and what came with it happens at the old time. The wall clock is that of the newest stamp, and
-// goes back with it: one leader whose clock was ahead must not decide what all see from then on. Only what is
-// shown, and LastDirty where a client gives none, depends on it.
+// Advance moves the lease clock without an operation (for an entry that carries none) and prunes what has become too
+// old. Apply calls it. The lease clock does not go back; a stamp more than an hour ahead of it is not believed, and
+// its operation happens at the old time. The wall clock follows the newest stamp, and goes back with it: one leader
+// whose clock was ahead must not decide what everybody sees from then on. Only what is shown, and LastDirty if a
+// client gives none, depends on it.
 func (r *Registry) Advance(stamp Stamp) {
 	if stamp.Lease > r.clock.Lease+maxLead {
 		return
@@ -133,7 +133,7 @@ func (r *Registry) Clock() Stamp { return r.clock }
 // Next returns the Index that the next change takes.
 func (r *Registry) Next() Index { return max(r.index, r.reserved) + 1 }
 
-// ReserveIndex takes the next Index for a change that no reader of the registry sees (see package kv).
+// ReserveIndex takes the next Index for a change that readers of the registry do not see (see package kv).
 func (r *Registry) ReserveIndex() Index {
 	r.reserved = r.Next()
 	return r.reserved
@@ -151,12 +151,12 @@ func (r *Registry) moment() catalog.Moment {
 	return catalog.Moment{Lease: r.clock.Lease, Established: r.established, Next: r.Next()}
 }
 
-// leaseEndsAt returns the last millisecond of a live lease, by the lease clock.
+// leaseEndsAt returns the last millisecond of a live lease on the lease clock.
 func (r *Registry) leaseEndsAt(l *Lease) int64 {
 	return r.servers.endsAt(l, r.renewed(l).Lease, r.graces(), r.settings.DoubledLease)
 }
 
-// graces returns when all leases were last given a grace.
+// graces returns when all leases last got a grace.
 func (r *Registry) graces() graces {
 	g := graces{established: r.established, each: r.eachGrace}
 	if !r.settings.Expectation {
@@ -165,14 +165,14 @@ func (r *Registry) graces() graces {
 	return g
 }
 
-// GraceEachEpoch makes every epoch give all leases a whole grace. Without consensus an epoch is a run of the
-// node, whose renewals on disk may be older than its lease clock, which also runs while the node loads.
+// GraceEachEpoch makes every epoch give all leases a full grace. Without consensus, an epoch is a run of the node,
+// whose renewals on disk may be older than its lease clock, which also runs while the node loads.
 func (r *Registry) GraceEachEpoch() { r.eachGrace = true }
 
-// recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
-// on and the number has fallen below the threshold's share, so that such a fall is never followed.
-// Source: PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's
-// own client fetched, here it is what the registry holds.
+// recount sets the expectation to the number of leases that can end, when that is due: unless self-preservation is on
+// and the number has fallen below the threshold's share, so that such a fall is never followed. Source:
+// PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's own client fetched, here it
+// is what the registry holds.
 func (r *Registry) recount() {
 	leases, expected := uint64(r.expiry.Len()), uint64(r.expectation.Clients)
 	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
@@ -181,7 +181,7 @@ func (r *Registry) recount() {
 	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
 }
 
-// replaceEnds notes the ends of l in place of those of old, the lease of the same key. Either may be the zero Lease.
+// replaceEnds replaces the ends of old by those of l, the lease of the same key. Either may be the zero Lease.
 func (r *Registry) replaceEnds(old, l *Lease) {
 	if old.Override == l.Override && old.Quarantine == l.Quarantine {
 		return
@@ -190,7 +190,7 @@ func (r *Registry) replaceEnds(old, l *Lease) {
 	eachEnd(l, r.ends.Set)
 }
 
-// recordEvent remembers an event of a live lease, as it is afterwards.
+// recordEvent records an event of a live lease, as the lease is afterwards.
 func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
 	r.keepRenewal(l.Handle.Slot)
 	history := &r.tables.renewals.edit(l.Handle.Slot).history
@@ -206,9 +206,9 @@ func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
 	return e
 }
 
-// replaceLease replaces old by l, the lease of the same key. Either may be nil. It alone enters, replaces and
-// removes a lease wherever one is found: by handle and key, in the lists, in the catalog, and among the ends.
-// The slot of l already has its renewals, which say when it ends. changed is the Index of a removal.
+// replaceLease replaces old by l, the lease of the same key. Either may be nil. Only it enters, replaces and removes
+// a lease in all the places that hold one: by handle and key, in the lists, in the catalog, and among the ends. The
+// slot of l already has its renewals, which decide when it ends. changed is the Index of a removal.
 func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 	was, is := old, l
 	switch {
@@ -237,8 +237,8 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 	r.touchService(l)
 }
 
-// scheduleEnd enters the end of l, a lease that replaces old, and counts the clients that are expected to
-// renew. Either may be nil. A permanent lease has no end, and no client is expected to renew it.
+// scheduleEnd enters the end of l, a lease that replaces old, and counts the clients that are expected to renew.
+// Either may be nil. A permanent lease never ends, and no client is expected to renew it.
 func (r *Registry) scheduleEnd(old, l *Lease) {
 	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
 	r.keepEnd(cmp.Or(l, old).Handle.Slot)
@@ -262,12 +262,12 @@ func (r *Registry) renewed(l *Lease) Stamp {
 	return s
 }
 
-// renewLease notes that a live lease was renewed now. That does not count as a change.
+// renewLease records that a live lease was renewed now. That does not count as a change.
 func (r *Registry) renewLease(l *Lease, origin Origin) {
 	r.tables.renewals.recordBeat(l, origin, r.clock)
 }
 
-// heartbeat is renewLease by the client itself; a late one is remembered.
+// heartbeat does what renewLease does, for a renewal by the client itself; a late one becomes an event.
 func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
 
 func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
@@ -277,8 +277,8 @@ func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
 	}
 }
 
-// heartbeatAgo notes a heartbeat some ms ago that another server sends now. It reports whether that renews the
-// lease, which it does unless the lease was renewed later.
+// heartbeatAgo records a heartbeat that came some ms ago, which another server sends now. It reports whether that
+// renews the lease, that is, whether the lease has no later renewal.
 func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 	if ms == 0 {
 		r.heartbeat(l, origin)
@@ -293,7 +293,7 @@ func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 	return true
 }
 
-// maxAgo bounds (ms) how long ago another server may say that something was. No lease lives as long.
+// maxAgo bounds (ms) how far in the past another server may place something. No lease lives that long.
 const maxAgo = 7 * 24 * 60 * 60 * 1000
 
 // ago returns the moment some ms ago.
@@ -309,7 +309,7 @@ func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event
 	return r.exchange(old, &l, ActionModified, origin, e)
 }
 
-// edit is change for another or ended override. The details of the old one go with it.
+// edit does what change does, for an override that is replaced or ended. The old one's details go.
 func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) Result {
 	l := *old
 	l.Instance, l.Override = instance, nil
@@ -336,7 +336,7 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	return Result{Index: r.index}
 }
 
-// markForEureka notes the last change of l if its kind is sent to Eureka servers.
+// markForEureka records the last change of l if its kind is sent to Eureka servers.
 func markForEureka(l *Lease, kind EventKind) {
 	switch kind {
 	case EventMetadata, EventStatus:
@@ -346,8 +346,8 @@ func markForEureka(l *Lease, kind EventKind) {
 	}
 }
 
-// mark takes the next Index for a change of l. A change that a node of this datacenter sent counts
-// for no peer: that node sends it to the others itself.
+// mark takes the next Index for a change of l. A change sent by a node of this datacenter counts for no peer: that
+// node sends it to the others itself.
 func (r *Registry) mark(l *Lease, origin Origin) {
 	r.step()
 	l.Changed, l.ChangedLease = r.index, r.clock.Lease
@@ -363,7 +363,7 @@ func (r *Registry) mark(l *Lease, origin Origin) {
 	}
 }
 
-// define notes when l, which was changed now and replaces old (or nil), was last defined.
+// define records when l, which was changed now and replaces old (or nil), was last defined.
 func (r *Registry) define(old, l *Lease) {
 	l.Defined = r.index
 	if l.sameDefinition(old) {
@@ -371,8 +371,8 @@ func (r *Registry) define(old, l *Lease) {
 	}
 }
 
-// due returns the slots of leases that have ended at now, and corrects the ends of those that were
-// renewed since they were last looked at.
+// due returns the slots of leases that have ended at now, and corrects the ends of leases that were renewed since
+// they were last looked at.
 func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEndsAt) }
 
 func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handles.leases[slot]) }

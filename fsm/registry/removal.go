@@ -6,8 +6,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// reduced returns the record without what only the delta needs. It copies strings, which must not keep alive
-// the memory that the instance came in. waits: an override waits in the record, and stays.
+// reduced returns the record without what only the delta needs. It copies strings, which must not keep alive the
+// memory that the instance came in. With waits, the record keeps its waiting override.
 func (m Removal) reduced(waits bool) Removal {
 	l := m.Lease
 	reduced := Removal{Kind: m.Kind, History: m.History, Lease: &Lease{
@@ -32,7 +32,7 @@ func (m Removal) reduced(waits bool) Removal {
 	return reduced
 }
 
-// weight returns about how many bytes a record of a removal takes.
+// weight returns roughly how many bytes the record of a removal takes.
 func (m Removal) weight() int {
 	bytes := removalWeight + m.Lease.Instance.weight() + len(m.Lease.Origin.DC) + len(m.Lease.Origin.Principal) + len(m.Lease.Owner)
 	if q := m.Lease.Quarantine; q != nil {
@@ -52,24 +52,23 @@ func (m Removal) weight() int {
 	return bytes
 }
 
-// About how many bytes records of removals take beside their texts.
+// Roughly how many bytes records of removals take besides their texts.
 const (
 	removalWeight = 1024
 	eventWeight   = 96
 )
 
-// Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
-// as it was when it went; of one that was only removed elsewhere (Registered is 0), the delta shows
-// nothing. Afterwards it is reduced: of the instance its id, application and
-// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Edit, Changed, ChangedLease, Origin,
-// Owner, Quarantine, and an override that outlasts it.
-// A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
-// at most 100,000, of 256 MiB together, about.
+// Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance as it was when
+// it went; an instance that was only removed elsewhere (Registered is 0) is not in the delta. Afterwards the record
+// is reduced. It keeps the instance's id, application and lastDirtyTimestamp, and the lease's EvictedAt, Action,
+// Life, Edit, Changed, ChangedLease, Origin, Owner, Quarantine, and an override that outlasts it. A record is dropped
+// when its key is registered again, or after 24 h of lease clock; there are at most 100,000, with about 256 MiB in
+// all.
 type Removal struct {
 	Kind    ChangeKind
 	Full    bool
 	Lease   *Lease
-	History History // of the instance, up to and with its removal; kept when the record is reduced
+	History History // of the instance, including its removal; kept when the record is reduced
 }
 
 // Fields walks the record of a removal.
@@ -89,7 +88,7 @@ func (m Removal) waiting(level byte, now int64) *Override {
 	return o
 }
 
-// renewed returns the last renewal (lease clock, ms) of what was removed, or the time of the removal if that
+// renewed returns the last renewal (lease clock, ms) of what was removed, or the time of the removal if the renewal
 // is not, or no longer, known.
 func (m Removal) renewed() int64 {
 	if m.Full && storedHere(m.Lease) {
@@ -101,8 +100,8 @@ func (m Removal) renewed() int64 {
 // storedHere reports whether a removed lease was stored here, not only known to be removed elsewhere.
 func storedHere(l *Lease) bool { return l.Registered > 0 }
 
-// editAfter returns the number of edits with which a life goes on. A cancel takes along what operators
-// decided, on every node; what one node evicted may have its override elsewhere, and gets it back from there.
+// editAfter returns the number of edits with which a life goes on. A cancel also removes what operators decided, on
+// every node; an instance evicted by one node may have its override elsewhere, and gets it back from there.
 func (m Removal) editAfter() uint32 {
 	if m.Kind == Canceled && m.Lease.Edit > 0 {
 		return m.Lease.Edit + 1

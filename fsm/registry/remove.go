@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// perform removes an instance and its override. A cancel is compared with no timestamp, and noted in
-// the recent queue whether or not the instance is known.
+// perform removes an instance and its override. A cancel compares no timestamps, and goes into the recent queue
+// whether or not the instance is known.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.internalCancel.
 func (op Cancel) perform(r *Registry, _ uint64, origin Origin) Result {
 	l := r.handles.byKey(op.Key)
@@ -17,8 +17,8 @@ func (op Cancel) perform(r *Registry, _ uint64, origin Origin) Result {
 	return Result{Index: r.index}
 }
 
-// perform removes the leases that its proposer saw expire, unless the epoch is over or the lease was
-// renewed, registered again or removed since.
+// perform removes the leases that its proposer saw expire, unless the epoch is over or the lease was renewed,
+// registered again or removed since.
 func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -29,8 +29,8 @@ func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
 		if l == nil || l.Permanent || l.Registered != item.Registered || r.renewed(l).Lease != item.RenewedAt {
 			continue
 		}
-		// What a link, the end of self-preservation or a change of leader makes of its end is not known to all versions
-		// that apply this, and they remember the event alike.
+		// Not all versions that apply this know the effects of a link, the end of self-preservation or a change of
+		// leader on its end, and they must all record the same event.
 		end := max(livedUntil(l, item.RenewedAt, r.settings.DoubledLease), r.established+l.Grace())
 		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++
@@ -39,7 +39,7 @@ func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
 	return res
 }
 
-// perform removes what another server removed, unless what is stored is newer.
+// perform removes what another server removed, unless the stored instance is newer.
 func (op Remove) perform(r *Registry, _ uint64, origin Origin) Result {
 	op.Life = max(op.Life, 1)
 	old := r.handles.byKey(op.Key)
@@ -73,7 +73,7 @@ func removalEvent(op Remove) Event {
 	return Event{Kind: EventCanceled}
 }
 
-// refuseEviction answers Older to the eviction of an instance that lives as far as is known here.
+// refuseEviction answers Older to the eviction of an instance that is alive for all this server knows.
 func (r *Registry) refuseEviction(origin Origin, l *Lease, op Remove) Result {
 	renewed := r.tables.renewals.at(l.Handle.Slot).renewedByClient.Load()
 	if r.tables.renewals.hearsay(l) {
@@ -90,8 +90,8 @@ func (r *Registry) refuseEviction(origin Origin, l *Lease, op Remove) Result {
 	return Result{}
 }
 
-// recordUnknownRemoval notes the removal of an instance that is not stored, unless a record says as much already:
-// one that is newer, or equal and refuses as much.
+// recordUnknownRemoval records the removal of an instance that is not stored, unless an existing record is newer, or
+// equal and refuses as much.
 func (r *Registry) recordUnknownRemoval(origin Origin, op Remove) Result {
 	rec, ok := r.record(op.Key)
 	l := Lease{Instance: &Instance{App: strings.Clone(op.Key.App), InstanceID: strings.Clone(op.Key.ID)}}

@@ -9,7 +9,7 @@ func (op Renew) perform(r *Registry, _ uint64, origin Origin) Result {
 }
 
 // Contradicts reports whether a heartbeat of the instance's client, under the timestamp of its registration, says
-// another status than that did, so that registering it would change the lease.
+// another status than the registration did, so that registering it would change the lease.
 func (l *Lease) Contradicts(op Renew) bool {
 	i, reported := l.Instance, l.reported()
 	if op.Status == Unknown || op.Status == reported || reported == Unknown || l.Permanent {
@@ -19,9 +19,8 @@ func (l *Lease) Contradicts(op Renew) bool {
 	return ofIt && (l.Override != nil || decide(op.Status, i.Overridden, i.Status, false) != i.Status)
 }
 
-// renew is a heartbeat. The lease is renewed before the timestamps are compared, so also where the
-// answer is Newer or Older; only an instance without a status is not renewed, and none by a renewal
-// of a life that is over.
+// renew performs a heartbeat. The lease is renewed before the timestamps are compared, so also if the answer is Newer
+// or Older. Only an instance without a status is not renewed, and a renewal of a life that is over renews nothing.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.renew, InstanceResource.renewLease.
 func (r *Registry) renew(origin Origin, op Renew) Result {
 	l := r.handles.byHandle(op.Handle)
@@ -65,11 +64,11 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	return r.compare(origin, op, l, changed)
 }
 
-// believe performs a client's heartbeat that says another status than its registration of the same timestamp. The client is asked
-// to register again, once for each status until it has registered that one under another timestamp: what else it says
-// may have changed, too. Asking for ever would be a loop where a client registers the old status each time. So the
-// second time, and where an override decides what is seen, the heartbeat counts as a registration; to most clients
-// another one has a newer timestamp, which would end a drain.
+// believe performs a client's heartbeat that says another status than its registration with the same timestamp. The
+// client is asked to register again, because other things may have changed too: once for each status, until it has
+// registered that one under another timestamp. Asking for ever would be a loop if a client registers the old status
+// each time. So the second time, and whenever an override decides what is seen, the heartbeat counts as a
+// registration; to most clients, registering again means a newer timestamp, which would end a drain.
 func (r *Registry) believe(origin Origin, op Renew, l *Lease, res Result) Result {
 	if l.Instance.Overridden == Unknown && r.tables.renewals.ask(l.Handle.Slot, op.Status) {
 		res.Outcome = Newer
@@ -79,8 +78,8 @@ func (r *Registry) believe(origin Origin, op Renew, l *Lease, res Result) Result
 	return Result{Index: r.accept(origin, l, i.with(op.Status, Unknown, i.LastDirty), i.LastDirty).Index}
 }
 
-// renewPermanent answers a heartbeat of an instance that has no lease: there is nothing to renew. Another
-// server that has a newer one is to send it.
+// renewPermanent answers a heartbeat of an instance that has no lease: there is nothing to renew. Another server that
+// has a newer copy should send it.
 func (r *Registry) renewPermanent(origin Origin, op Renew, l *Lease) Result {
 	if !origin.Replicated() {
 		return Result{}
@@ -92,8 +91,9 @@ func (r *Registry) renewPermanent(origin Origin, op Renew, l *Lease) Result {
 	return r.compare(origin, op, l, Result{})
 }
 
-// renewUnknown answers the renewal of an instance that has no lease. Another Rollcall server's renewal of before the
-// cancel is refused. A Eureka server, which sends no lives, gets NotFound, and registers the instance: see refuses.
+// renewUnknown answers the renewal of an instance that has no lease. Another Rollcall server's renewal from before
+// the cancel is refused. A Eureka server, which sends no lives, gets NotFound, and registers the instance: see
+// refuses.
 func (r *Registry) renewUnknown(op Renew) Result {
 	rec, ok := r.record(op.Key)
 	if ok && rec.Kind == Canceled && op.Life > 0 && compareVersion(rec.Lease, op.Life, op.LastDirty) >= 0 {
@@ -102,8 +102,8 @@ func (r *Registry) renewUnknown(op Renew) Result {
 	return Result{Outcome: NotFound}
 }
 
-// Ignores says that a renewal by name would be answered NotFound and change nothing: there is no such lease, and
-// no cancel of it on record that a life could be compared with.
+// Ignores reports whether a renewal by name would be answered NotFound and change nothing: no such lease exists, and
+// no recorded cancel whose life could be compared.
 func (r *Registry) Ignores(op Renew) bool {
 	if r.handles.byKey(op.Key) != nil {
 		return false
@@ -112,8 +112,8 @@ func (r *Registry) Ignores(op Renew) bool {
 	return op.Life == 0 || !ok || rec.Kind != Canceled
 }
 
-// compare answers a renewal by the timestamps of the sender's and the stored instance. A server that
-// has a newer one sends the override with it, which is stored at once.
+// compare answers a renewal by the timestamps of the sender's and the stored instance. A server that has a newer copy
+// sends the override with it, which is stored at once.
 func (r *Registry) compare(origin Origin, op Renew, l *Lease, res Result) Result {
 	switch stored := l.Instance; {
 	case op.LastDirty == 0 || op.LastDirty == stored.LastDirty || origin.Replicated() && op.Life == 0 && l.HasReplaced(op.LastDirty):

@@ -2,8 +2,8 @@ package registry
 
 import "sync/atomic"
 
-// hearsay says whether the lease in a slot was not renewed since the last Doubt. One that is permanent
-// needs no renewals.
+// hearsay reports whether the lease in a slot has not been renewed since the last Doubt. A permanent lease needs no
+// renewals.
 func (t *renewals) hearsay(l *Lease) bool {
 	e := t.at(l.Handle.Slot)
 	return !l.Permanent && e.doubts.Load() != t.doubts.Load() && e.isOf(l)
@@ -12,38 +12,39 @@ func (t *renewals) hearsay(l *Lease) bool {
 // doubt makes hearsay of the last renewal of the lease in a slot.
 func (t *renewals) doubt(slot uint32) { t.edit(slot).doubts.Store(t.doubts.Load() - 1) }
 
-// renewalsPerChunk is small: after each freeze the first renewal of a chunk copies it.
+// renewalsPerChunk is small: after each freeze, the first renewal in a chunk copies it.
 const renewalsPerChunk = 256
 
-// renewal is the last renewal of the lease in one slot, and what is remembered of it. Generation 0 means that the slot is free.
+// renewal is the last renewal of the lease in one slot, and the lease's history. Generation 0 means that the slot is
+// free.
 type renewal struct {
 	generation  atomic.Uint64
 	lease, wall atomic.Int64
 	history     atomic.Pointer[past]
-	beats       [2]atomic.Uint64 // the last one by teller
-	doubts      atomic.Uint32    // how many there had been at the last renewal
-	// The last renewals by clients of this datacenter, and, of the writer alone, by others (lease clock, ms; 0: none).
+	beats       [2]atomic.Uint64 // the last Beat by receiver, see beatsOfClients
+	doubts      atomic.Uint32    // the number of doubts at the last renewal
+	// The last renewals by clients of this datacenter and, for the writer only, by others (lease clock, ms; 0: none).
 	renewedByClient atomic.Int64
 	renewedByRemote int64
-	// Also of the writer: a bit for each status of heartbeats for which the client was asked to register again; that of
-	// Unknown for a timestamp that was replaced, see keeps.
+	// Also for the writer: a bit for each status in heartbeats that made the server ask the client to register again;
+	// the bit of Unknown stands for a timestamp that was replaced, see keeps.
 	asked byte
 }
 
-// renewals is the table of last renewals by slot. One goroutine writes; any number of readers look
-// at it without locks, through views made before or after a write. A chunk that a frozen table has, too, is copied
-// before it is written: who reads it meanwhile reads what was true a moment ago.
+// renewals is the table of last renewals by slot. One goroutine writes; any number of readers look at it without
+// locks, through views made before or after a write. A chunk shared with a frozen table is copied before it is
+// written: whoever reads it meanwhile reads what was true a moment ago.
 type renewals struct {
 	chunks  atomic.Pointer[[]renewalPlace]
 	beats   atomic.Uint64 // the newest Beat
 	doubts  atomic.Uint32 // see Registry.Doubt
-	edition uint64        // of the writer alone: counts the frozen tables
+	edition uint64        // for the writer only: counts the frozen tables
 }
 
 // renewalPlace is the place of a chunk in a table.
 type renewalPlace struct {
 	chunk   atomic.Pointer[[renewalsPerChunk]renewal]
-	edition uint64 // of the table when the chunk was made, for the writer: of an older one a frozen table has it, too
+	edition uint64 // of the table when the chunk was made, for the writer: a frozen table shares older ones
 }
 
 func newRenewals() *renewals {
@@ -52,7 +53,7 @@ func newRenewals() *renewals {
 	return t
 }
 
-// grow makes room for a number of slots.
+// grow makes room for slots slots.
 func (t *renewals) grow(slots int) {
 	old := *t.chunks.Load()
 	need := (slots + renewalsPerChunk - 1) / renewalsPerChunk
@@ -66,7 +67,7 @@ func (t *renewals) grow(slots int) {
 	t.chunks.Store(&chunks)
 }
 
-// sameChunks returns room for a number of chunks that begins with those of old.
+// sameChunks returns room for need chunks, beginning with those of old.
 func sameChunks(old []renewalPlace, need int) []renewalPlace {
 	chunks := make([]renewalPlace, need)
 	for i := range old {
@@ -80,7 +81,7 @@ func (p *renewalPlace) set(chunk *[renewalsPerChunk]renewal, edition uint64) {
 	p.edition = edition
 }
 
-// freeze returns the table as it is now, which nothing changes any more.
+// freeze returns the table as it is now; the copy never changes.
 func (t *renewals) freeze() *renewals {
 	t.edition++
 	old := *t.chunks.Load()
@@ -90,7 +91,7 @@ func (t *renewals) freeze() *renewals {
 	return frozen
 }
 
-// at is a slot to be read. One beyond the table is free.
+// at returns a slot for reading. Any slot beyond the table is free.
 func (t *renewals) at(slot uint32) *renewal {
 	chunks := *t.chunks.Load()
 	if slot/renewalsPerChunk >= uint32(len(chunks)) {
@@ -99,7 +100,7 @@ func (t *renewals) at(slot uint32) *renewal {
 	return &chunks[slot/renewalsPerChunk].chunk.Load()[slot%renewalsPerChunk]
 }
 
-// edit is a slot to be written, until the next freeze. No lease has one beyond the table, so that nobody
+// edit returns a slot for writing, until the next freeze. A slot beyond the table belongs to no lease, so nobody
 // reads what is written to it.
 func (t *renewals) edit(slot uint32) *renewal {
 	chunks := *t.chunks.Load()
@@ -113,8 +114,8 @@ func (t *renewals) edit(slot uint32) *renewal {
 	return &place.chunk.Load()[slot%renewalsPerChunk]
 }
 
-// isOf reports whether the slot has a lease. A removed one has no slot: its handle may be of another life of this
-// process or of another node, where it named something else, or it may be the zero Handle.
+// isOf reports whether the slot has the lease l. A removed lease has no slot: its handle may come from another run of
+// this process or from another node, where it named something else, or it may be the zero Handle.
 func (e *renewal) isOf(l *Lease) bool {
 	return l.EvictedAt == 0 && l.Handle.Gen != 0 && e.generation.Load() == l.Handle.Gen
 }
@@ -122,7 +123,7 @@ func (e *renewal) isOf(l *Lease) bool {
 func sameRenewals(old *[renewalsPerChunk]renewal) *[renewalsPerChunk]renewal {
 	same := new([renewalsPerChunk]renewal)
 	for i := range old {
-		if old[i].generation.Load() != 0 { // else what is left in the slot says nothing
+		if old[i].generation.Load() != 0 { // else the slot's leftovers mean nothing
 			same[i].set(old[i].values())
 		}
 	}
@@ -151,7 +152,7 @@ func (t *renewals) release(slot uint32) {
 	e.history.Store(nil)
 }
 
-// renew notes a renewal of the lease in a slot, and returns the lease clock of the one before.
+// renew records a renewal of the lease in a slot, and returns the lease clock of the one before.
 func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
 	e := t.edit(slot)
 	before = e.lease.Load()
@@ -161,18 +162,17 @@ func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
 	return before
 }
 
-// last returns the last renewal of a lease, or ok false if its slot is free or has another lease.
-// A reader that meets a renewal in the middle may get its lease clock and the wall time of the one
-// before; each of the two is right for itself.
+// last returns the last renewal of a lease, or ok false if its slot is free or has another lease. A reader that meets
+// a renewal halfway may get its lease clock with the previous wall time; each of the two is right on its own.
 func (t *renewals) last(l *Lease) (s Stamp, ok bool) {
 	e := t.at(l.Handle.Slot)
 	s = Stamp{Lease: e.lease.Load(), Wall: e.wall.Load()}
-	// A generation is never used twice, and a reader that knows l came after its beginning: if the slot is
-	// l's after reading, it was so all the time.
+	// A generation is never used twice, and a reader that knows l came after its beginning: if the slot is l's after
+	// reading, it was l's all the time.
 	return s, e.isOf(l)
 }
 
-// past is what is remembered of a lease, nil if its slot is free or has another lease.
+// past returns the history of a lease, or nil if its slot is free or has another lease.
 func (t *renewals) past(l *Lease) *past {
 	e := t.at(l.Handle.Slot)
 	p := e.history.Load()
@@ -182,19 +182,19 @@ func (t *renewals) past(l *Lease) *past {
 	return p
 }
 
-// Beat counts the renewals that are to be sent to others, in the order of their arrival at this node.
-// It is no part of the state: it begins anew with every start.
+// Beat counts the renewals that other servers must be sent, in the order of their arrival at this node. It is not
+// part of the state: it starts again at every start.
 type Beat uint64
 
-// The renewals that are sent: those of clients to all peers, those of remote datacenters to nodes of this one. A renewal
-// that such a node sends is not sent on.
+// The renewals that are sent on: those by clients go to all peers, those by remote datacenters to the nodes of this
+// one. A renewal sent by a node of this datacenter goes no further.
 const (
 	beatsOfClients = iota
 	beatsOfRemotes
 )
 
-// attribute stores whether a renewal of the lease in a slot was by a client of this datacenter or by a remote one. A
-// node of this datacenter counts as the clients that renew the lease in general, which are the owner's.
+// attribute records whether a client of this datacenter or a remote one renewed the lease in a slot. A node of this
+// datacenter counts as the clients that usually renew the lease, which are the owner's.
 func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 	if origin.Kind == Client || origin.Kind == LocalPeer && l.Local() {
 		e.renewedByClient.Store(max(e.renewedByClient.Load(), at))
@@ -203,7 +203,7 @@ func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 	e.renewedByRemote = max(e.renewedByRemote, at)
 }
 
-// ask sets the bit of a status in renewal.asked, and reports whether it was not set.
+// ask sets the bit of a status in renewal.asked, and reports whether it was clear.
 func (t *renewals) ask(slot uint32, status Status) bool {
 	e := t.edit(slot)
 	before := e.asked
@@ -211,7 +211,7 @@ func (t *renewals) ask(slot uint32, status Status) bool {
 	return e.asked != before
 }
 
-// recordBeat stores a renewal of a lease that is to be sent, and returns the lease clock of the one before.
+// recordBeat stores a renewal that other servers may have to be sent, and returns the lease clock of the one before.
 func (t *renewals) recordBeat(l *Lease, origin Origin, s Stamp) (before int64) {
 	before = t.renew(l.Handle.Slot, s)
 	e := t.edit(l.Handle.Slot)
@@ -225,15 +225,15 @@ func (t *renewals) recordBeat(l *Lease, origin Origin, s Stamp) (before int64) {
 	return before
 }
 
-// count makes the next Beat that of a slot. It is in its slot before it is the newest: a reader that
-// sees it as the newest, and then walks, sees it in its slot.
+// count gives the next Beat to a slot. It is in its slot before it counts as the newest: a reader that sees it as the
+// newest, and then walks, sees it in its slot.
 func (t *renewals) count(slot *atomic.Uint64) {
 	next := t.beats.Load() + 1
 	slot.Store(next)
 	t.beats.Store(next)
 }
 
-// beatAfter says whether a lease has a beat after another one, if its slot has that lease.
+// beatAfter reports whether a lease has a beat after another, if its slot still has that lease.
 func (t *renewals) beatAfter(l *Lease, after Beat, remote bool) bool {
 	e := t.at(l.Handle.Slot)
 	beats := e.beats[beatsOfClients].Load()
@@ -276,7 +276,7 @@ func (e *renewal) set(v renewalValues) {
 	e.generation.Store(v.generation)
 }
 
-// keep returns what puts the slot back to where it is now.
+// keep returns a function that restores the slot's present values.
 func (e *renewal) keep() (restore func()) {
 	v := e.values()
 	return func() { e.set(v) }

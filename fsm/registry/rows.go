@@ -2,7 +2,7 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
-// Operations has every operation. The rest of an operation stands beside its type.
+// Operations lists every operation. The rest of an operation is next to its type.
 var Operations = codec.TableOf("operation", Op.kind,
 	codec.RowOf(1, "renew", Renew.fields),
 	codec.RowOf(1, "register", Register.fields),
@@ -27,7 +27,7 @@ var Operations = codec.TableOf("operation", Op.kind,
 	codec.RowOf(1, "check_expire", ExpireCheck.fields),
 )
 
-// KeyOf returns the key of the instance that an operation is about; ok is false for other operations, and for handles.
+// KeyOf returns the key of the instance that an operation is about; ok is false for other operations and handles.
 func KeyOf(op Op) (key Key, ok bool) {
 	switch op := op.(type) {
 	case Register:

@@ -6,21 +6,20 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Preservation is self-preservation now.
+// Preservation returns self-preservation as it is now.
 func (v *View) Preservation() Preservation { return newest(v.transitions) }
 
-// Transitions are the last transitions of self-preservation, newest first.
+// Transitions returns the last transitions of self-preservation, newest first.
 func (v *View) Transitions() []Preservation {
 	transitions := slices.Clone(v.transitions)
 	slices.Reverse(transitions)
 	return transitions
 }
 
-// preservation is self-preservation now.
 func (r *Registry) preservation() Preservation { return newest(r.transitions) }
 
-// perform is a transition of self-preservation, if it fits the present state. No reader of the
-// registry's content sees it, so it takes no Index.
+// perform makes a transition of self-preservation, if it fits the present state. No reader of the registry's content
+// sees it, so it takes no Index.
 func (op SelfPreservation) perform(r *Registry, term uint64, _ Origin) Result {
 	if !r.mayPreserve(term, op) {
 		return Result{Outcome: Refused}
@@ -40,8 +39,8 @@ func (op SelfPreservation) perform(r *Registry, term uint64, _ Origin) Result {
 	return Result{}
 }
 
-// mayPreserve says whether a transition is allowed: to an operator some, whatever he believed the
-// state to be, to the leader what it saw to be due, if that is still so.
+// mayPreserve reports whether a transition is allowed. Operators may make some, whatever state they believed they
+// saw; the leader may make the one it saw to be due, if it still is.
 func (r *Registry) mayPreserve(term uint64, op SelfPreservation) bool {
 	p := r.preservation()
 	if op.By != (Act{}) {
@@ -50,7 +49,7 @@ func (r *Registry) mayPreserve(term uint64, op SelfPreservation) bool {
 	return r.epoch.Leads(term, op.Epoch) && op.From == p.State && leadsTo(p, op.To, r.clock.Lease)
 }
 
-// allowsAct says whether an operator's act fits a state.
+// allowsAct reports whether an operator's act fits a state.
 func allowsAct(p Preservation, op SelfPreservation) bool {
 	switch op.To {
 	case PreservationReleased:
@@ -62,15 +61,15 @@ func allowsAct(p Preservation, op SelfPreservation) bool {
 	}
 }
 
-// leadsTo says whether a state goes over to another one by itself, at a moment, with the condition
-// true or false: Apply does not count, but it knows the time. A hold that an operator prolonged
-// meanwhile does not end when the one before would have.
+// leadsTo reports whether a state can change to another without an operator, at a moment, whether or not the
+// condition holds: Apply does not count, but it knows the time. A hold that an operator prolonged meanwhile does not
+// end when the old one would have.
 func leadsTo(p Preservation, to PreservationState, now int64) bool {
 	return to != p.State && (to == nextState(p, now, true) || to == nextState(p, now, false))
 }
 
-// Configure sets how leases end, from now on. The node that establishes an epoch does so first. A
-// value that the setting cannot have counts as the nearest that it can have: an entry of the log is never refused.
+// Configure sets how leases end, from now on. The node that establishes an epoch does so first. An invalid value
+// counts as the nearest valid one: an entry of the log is never refused.
 func (r *Registry) Configure(s Settings) {
 	s.Threshold = min(s.Threshold, Whole)
 	s.Bound, s.ExpectationUpdate = max(s.Bound, 0), max(s.ExpectationUpdate, 0)
@@ -83,8 +82,8 @@ func (r *Registry) Configure(s Settings) {
 	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))
 }
 
-// rebound applies the bound to self-preservation that is on already: an operator that changes it
-// means the present incident.
+// rebound applies the bound to self-preservation that is already on: an operator who changes it means the present
+// incident.
 func (r *Registry) rebound() {
 	p := r.preservation()
 	if p.State != PreservationOn {
@@ -95,8 +94,8 @@ func (r *Registry) rebound() {
 	r.transitions[len(r.transitions)-1] = p
 }
 
-// withheld says what let evictions go on, if self-preservation withheld that of a lease which ended at
-// a moment, or would have; the zero Act: it did not.
+// withheld returns what let evictions go on, if self-preservation withheld (or would have) the eviction of a lease
+// that ended at a moment; otherwise the zero Act.
 func (r *Registry) withheld(end int64) Act {
 	for i, p := range slices.Backward(r.transitions) {
 		switch {

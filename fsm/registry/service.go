@@ -18,11 +18,11 @@ type Service interface {
 	// View returns the state, at least as new as read demands. Errors: ErrNoLeader, ErrNotOffered,
 	// ErrClosed, or the context's; Stale never fails.
 	View(ctx context.Context, read Consistency) (*View, error)
-	// Changes blocks until something selected changed after an index, and returns it, oldest first: each
-	// instance once, at its last change. An index ahead of this node's waits too. Errors: ErrTooOld
-	// (fetch everything, and go on from that answer's index), ErrClosed, or the context's.
+	// Changes blocks until something selected changed after an index, and returns it, oldest first: each instance
+	// once, at its last change. It also waits for an index that this node has not reached. Errors: ErrTooOld (fetch
+	// everything, and go on from that answer's index), ErrClosed, or the context's.
 	Changes(ctx context.Context, after Index, which Selector) (Changes, error)
-	// Health says what this node knows about itself, without asking anybody.
+	// Health reports what this node knows about itself, without asking anybody.
 	Health() Health
 }
 
@@ -34,7 +34,7 @@ func Unrevoked(results []Result, err error) ([]Result, error) {
 	return results, err
 }
 
-// Health is one node's state as it sees it.
+// Health is one node's state as the node itself sees it.
 type Health struct {
 	// Ready: the node has loaded its state and may serve reads.
 	Ready bool
@@ -42,19 +42,19 @@ type Health struct {
 	Quorum bool
 	// Leads: this node is the established leader.
 	Leads bool
-	// Unheard: this node has not applied yet what the first leader that it heard since its start had applied. What
-	// its state lacks may have been there for long, and Age is the difference of two nodes' wall clocks, which keeps no
-	// bound. Without consensus there is nothing to hear.
+	// Unheard: this node has not yet applied everything that the first leader it heard from since its start had
+	// applied. What its state lacks may be old, and Age is the difference of two nodes' wall clocks, which has no
+	// bound. Without consensus it is always false.
 	Unheard bool
-	// Age is how old the state of this node can be: everything that was acknowledged so long ago is in
-	// it. It is small on a leader that is in touch with a majority, and on a follower that has applied
-	// what such a leader has. Without consensus it is the time since the node of this datacenter that
-	// was silent longest sent something (0: there is no other).
+	// Age is how old this node's state can be: it contains everything acknowledged longer ago than that. It is small
+	// on a leader in touch with a majority, and on a follower that has applied what such a leader has. Without
+	// consensus it is the time since the longest silent node of this datacenter sent something (0 if it is the only
+	// node).
 	Age time.Duration
-	// Suspended: no lease is ended now, because leadership is too young (or there is none).
+	// Suspended: no lease ends now, because leadership is too young (or nobody leads).
 	Suspended bool
-	// Clock is the lease clock, ms: the running one on the leader, at most 100 ms ago, elsewhere the
-	// stamp of the newest applied operation, which may be up to 2 s older.
+	// Clock is the lease clock, ms: on the leader the running one, at most 100 ms ago, elsewhere the stamp of the
+	// newest applied operation, which may be up to 2 s older.
 	Clock int64
 }
 
@@ -71,16 +71,16 @@ var (
 	ErrTooLarge = errors.New("operation too large")
 	// ErrUnreadable: the leader runs another build and does not know the operation. Nothing was done.
 	ErrUnreadable = errors.New("operation unknown to the leader")
-	// ErrPanicked: the operation, or one of those that came with it, panicked on this node. Nothing was done. With
+	// ErrPanicked: the operation, or another in the same call, panicked on this node. Nothing was done. With
 	// consensus the nodes stop instead.
 	ErrPanicked = errors.New("operation panicked")
-	// ErrFull: nothing was done, because there is no room for more.
+	// ErrFull: nothing was done, because the limits leave no room.
 	ErrFull = errors.New("no room")
 	// ErrName: nothing was done, because something new would have a name that looks like another one.
 	ErrName = errors.New("a name that hides what it is")
-	// ErrRevoked: nothing was done, because the newest roles and tokens do not allow it any more.
+	// ErrRevoked: nothing was done, because the newest roles and tokens no longer allow it.
 	ErrRevoked = errors.New("not allowed any more")
-	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
+	// ErrTooOld: the change list no longer reaches back to the requested index. Fetch everything.
 	ErrTooOld = errors.New("index too old")
 	// ErrNotOffered: without consensus no node can say that a read includes what other nodes
 	// acknowledged. Only a Stale read is offered.
@@ -89,7 +89,7 @@ var (
 	ErrClosed = errors.New("shutting down")
 )
 
-// LevelError is the refusal of an operation that not every node of the cluster can read yet, or that none may write yet.
+// LevelError refuses an operation that not every node of the cluster can read yet, or that nobody may write yet.
 // Nothing was done.
 type LevelError struct{ Text string } // why, in words for the caller
 

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// statusOf returns the status that follows from the worst of some checks; maintenance overrides it.
+// statusOf returns the status that follows from the worst check; maintenance overrides it.
 func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
 	switch {
 	case maintenance:
@@ -20,8 +20,8 @@ func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
 // statusByChecks returns the status that follows from a service's checks and those of its node.
 func (r *Registry) statusByChecks(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
 
-// perform records the reported status and output of a check, and counts the report as its heartbeat. A check
-// that goes on passing keeps the output with which it began to pass: such a heartbeat is not a change.
+// perform records the reported status and output of a check, and counts the report as its heartbeat. A check that
+// keeps passing keeps its first passing output: such a heartbeat is not a change.
 func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	if op.Epoch != (Epoch{}) && !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -46,8 +46,8 @@ func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	return r.exchangeCheck(origin, row, row.Check.Reported(op.Status, op.Output, r.moment()))
 }
 
-// perform turns a check whose TTL has passed critical, unless the epoch is over, a heartbeat came after the
-// proposal, or the check is critical already.
+// perform turns a check critical after its TTL has passed, unless the epoch is over, a heartbeat came after the
+// proposal, or the check is already critical.
 func (op ExpireCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -73,14 +73,14 @@ func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow, c *catalog
 	return r.exchangeChecks(origin, l, catalog.WithCheck(l.Service.Checks, c))
 }
 
-// exchangeChecks gives the service of a lease other checks, and the lease the status that follows from them.
+// exchangeChecks gives the service of a lease new checks, and the lease the resulting status.
 func (r *Registry) exchangeChecks(origin Origin, old *Lease, checks []*catalog.Check) Result {
 	s := *old.Service
 	s.Checks = checks
 	return r.exchangeService(origin, old, &s, old.Instance)
 }
 
-// exchangeNodeChecks gives a node other checks, and its services the status that follows.
+// exchangeNodeChecks gives a node new checks, and its services the resulting status.
 func (r *Registry) exchangeNodeChecks(origin Origin, old *catalog.Node, checks []*catalog.Check) Result {
 	n := *old
 	n.Checks = checks
@@ -90,9 +90,9 @@ func (r *Registry) exchangeNodeChecks(origin Origin, old *catalog.Node, checks [
 }
 
 // updateServicesOn gives the services of a node the status that follows from the node's checks, and the node's
-// address where they have none. Each service that differs by that gets a change of its own. before is the node
-// as it was, nil if it was not there. All services may be on one node, so none is visited unless the node's
-// address or status changed.
+// address if they have none of their own. Each service that changes gets a change of its own. before is the node as
+// it was, nil if it did not exist. All services may be on one node, so none is visited unless the node's address or
+// status changed.
 func (r *Registry) updateServicesOn(origin Origin, node string, before *catalog.Node) {
 	now, _ := r.catalog.Node(node)
 	if nodeAddress(before) == nodeAddress(now) && statusByNodeChecks(before) == statusByNodeChecks(now) {
@@ -106,7 +106,7 @@ func (r *Registry) updateServicesOn(origin Origin, node string, before *catalog.
 	}
 }
 
-// nodeAddress returns a node's address as its services take it over, or "" if there is no such node.
+// nodeAddress returns a node's address as its services adopt it, or "" if the node does not exist.
 func nodeAddress(n *catalog.Node) string {
 	if n == nil {
 		return ""
@@ -140,8 +140,7 @@ func (r *Registry) exchangeService(origin Origin, old *Lease, s *catalog.Service
 	return r.exchange(old, &l, ActionModified, origin, events...)
 }
 
-// setStatusByChecks gives a lease an instance with the status of its override, or else the one that follows
-// from its service's checks.
+// setStatusByChecks gives a lease an instance with the status of its override, or else of its service's checks.
 func (r *Registry) setStatusByChecks(l *Lease, i *Instance, dirty int64) {
 	status, override := r.statusByChecks(l.Service), Unknown
 	if l.Instance != nil {
@@ -154,12 +153,12 @@ func (r *Registry) setStatusByChecks(l *Lease, i *Instance, dirty int64) {
 	l.Instance = i.with(status, override, dirty)
 }
 
-// newerTimestamp returns a lastDirtyTimestamp that the registry itself gives, later than a stored one, so that
-// other servers take an instance with it for newer.
+// newerTimestamp returns a lastDirtyTimestamp from the registry itself, later than a stored one, so that other
+// servers take an instance with it for newer.
 func (r *Registry) newerTimestamp(stored int64) int64 { return max(r.clock.Wall, after(stored)) }
 
-// checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog for
-// each service with one that has been critical for too long.
+// checksEnding is the part of Ending for checks: an ExpireCheck for each check whose TTL has passed, a
+// DeregisterCatalog for each service with one that has been critical for too long.
 func (r *Registry) checksEnding(now int64) []Op {
 	var due []Op
 	for _, row := range r.catalog.Due(now, r.established) {
@@ -168,7 +167,7 @@ func (r *Registry) checksEnding(now int64) []Op {
 	return due
 }
 
-// opAtEnd returns the operation that is due when a check's TTL, or the time that it may be critical, has passed.
+// opAtEnd returns the operation due when a check's TTL, or the time that it may be critical, has passed.
 func (r *Registry) opAtEnd(row catalog.CheckRow) Op {
 	c := row.Check
 	if row.Reaped() {
@@ -177,7 +176,7 @@ func (r *Registry) opAtEnd(row catalog.CheckRow) Op {
 	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: row.LastBeat()}
 }
 
-// exchangeNode replaces old by n, as a change. old is nil for a new node, n for one that is removed.
+// exchangeNode replaces old by n, as a change. old is nil for a new node, n for a removed one.
 func (r *Registry) exchangeNode(old, n *catalog.Node) {
 	index := r.step()
 	r.catalog.ReplaceNode(old, n, index, r.moment())
@@ -185,12 +184,12 @@ func (r *Registry) exchangeNode(old, n *catalog.Node) {
 	r.catalog.Touch(catalog.Target{Node: cmp.Or(n, old).Name})
 }
 
-// Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the
-// operations since the last call. It is not part of the state.
+// Lost returns the checks that turned critical or were removed, and the nodes that were removed, since the last call.
+// It is not part of the state.
 func (r *Registry) Lost() []catalog.CheckRef { return r.catalog.Lost() }
 
-// CheckState finds a check of a node or of a service on it. The logical node ("") always has serfHealth,
-// which is passing.
+// CheckState finds a check of a node or of a service on it. The logical node ("") always has serfHealth, which
+// passes.
 func (r *Registry) CheckState(node, id string) (status catalog.CheckStatus, known bool) {
 	if row, ok := r.catalog.Check(node, id); ok {
 		return row.Check.Status, true
@@ -220,7 +219,7 @@ func (r *Registry) withNodeAddress(s *catalog.Service, i *Instance) *Instance {
 	return &c
 }
 
-// followAliases lets the alias checks follow what an operation changed, within that operation.
+// followAliases makes the alias checks follow what an operation changed, within that operation.
 func (r *Registry) followAliases(origin Origin) {
 	if !r.catalog.Touched() {
 		return
@@ -233,7 +232,7 @@ func (r *Registry) followAliases(origin Origin) {
 			i++
 			continue
 		}
-		// From level 2 on, consecutive ones of one service are one change of it.
+		// From level 2 on, consecutive checks of one service are a single change of it.
 		l := r.handles.byKey(row.Of)
 		checks := l.Service.Checks
 		for ; i < len(changed) && changed[i].Check.Node == l.Service.Node && changed[i].Check.Service == l.Service.ID; i++ {
@@ -244,7 +243,7 @@ func (r *Registry) followAliases(origin Origin) {
 	r.catalog.ForgetTouched()
 }
 
-// touchService notes that the lease changed, for the alias checks that follow its service. l may be nil.
+// touchService records that the lease changed, for the alias checks that follow its service. l may be nil.
 func (r *Registry) touchService(l *Lease) {
 	switch {
 	case l == nil:
@@ -255,9 +254,9 @@ func (r *Registry) touchService(l *Lease) {
 	}
 }
 
-// beyondChecks returns the application of a service ("" if it is not there), and what keeps it out of use
-// apart from its checks and those of its node, or "": an operator's decision, or what an instance of Eureka
-// says of itself.
+// beyondChecks returns the application of a service ("" if it does not exist), and what keeps it out of use apart
+// from its checks and those of its node ("" if nothing does): an operator's decision, or what an instance of Eureka
+// says about itself.
 func (r *Registry) beyondChecks(t catalog.Target) (app, why string) {
 	var l *Lease
 	if key, _, ok := r.catalog.Service(t.Node, t.Service); ok {

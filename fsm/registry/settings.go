@@ -13,39 +13,41 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// Settings decide how leases end. They travel in the Establish entry of each leadership and are part
-// of the state, so that every node explains a lease alike, whatever its own file says. Each is a setting of the node that leads
-// (see package setting), and zero in what was written before it was there.
+// Settings decide how leases end. They travel in the Establish entry of each leadership and are part of the state, so
+// that every node explains a lease alike, whatever its own file says. Each is a setting of the leading node (see
+// package setting), and zero in entries written before it existed.
 type Settings struct {
-	// SelfPreservation: it may come on by itself.
+	// SelfPreservation lets it come on by itself.
 	SelfPreservation bool `key:"self-preservation.enabled" default:"true" help:"withhold evictions while too few leases are renewed (enableSelfPreservation); an operator's hold works without it"`
 	// Threshold is the share of fresh leases at or below which self-preservation comes on.
 	Threshold Share `key:"self-preservation.renewal-percent-threshold" default:"0.85" help:"share of fresh leases, 0 to 1, at or below which evictions are withheld; 1 minus it is the share of the registry that one round may evict (renewalPercentThreshold); 1: nothing is ever evicted; 0 without self-preservation: all at once"`
 	// Population is the least number of counted leases at which self-preservation comes on.
 	Population uint32 `key:"self-preservation.min-instances" default:"10" max:"1000000" help:"least number of counted leases at which evictions are withheld"`
-	// Bound is how long (ms of lease clock) self-preservation stays on by itself before it is released.
+	// Bound is how long (ms of lease clock) self-preservation stays on before it is released, unless an operator
+	// acts.
 	Bound int64 `key:"self-preservation.max-duration" default:"1h" min:"1s" zero:"for ever" unit:"ms" help:"how long evictions are withheld without an operator's act"`
-	// Expectation lets upstream's formula decide instead: no population, no bound.
+	// Expectation lets upstream's formula decide instead, without population and bound.
 	Expectation bool `key:"eureka-compat.expectation" help:"self-preservation by upstream's formula: renewals of the last minute against those expected (numberOfRenewsPerMinThreshold)"`
 	// ExpectedInterval (s) below 1 means 30.
 	ExpectedInterval uint32 `key:"eureka-compat.expected-client-renewal-interval" default:"30s" min:"1s" unit:"s" help:"time between two renewals that the formula expects of a client, whole seconds (expectedClientRenewalIntervalSeconds)"`
 	// ExpectationUpdate (ms) is how often upstream's expectation is set to the number of leases.
 	ExpectationUpdate int64 `key:"eureka-compat.renewal-threshold-update-interval" default:"15m" min:"1s" unit:"ms" help:"how often the formula's number of clients is set to the number of instances (renewalThresholdUpdateIntervalMs)"`
-	// DoubledLease gives a lease that was renewed two durations. The renewal time that is kept and shown stays the true one.
+	// DoubledLease gives a lease that was renewed two durations. The renewal time that is kept and shown stays the
+	// true one.
 	DoubledLease bool `key:"eureka-compat.doubled-lease" help:"a renewed lease lives two durations (Lease.renew)"`
-	// OnCut says what becomes of the leases of other datacenters while the links to them are cut, as package
-	// replication writes it.
+	// OnCut says what happens to the leases of other datacenters while the links to them are cut, in the notation of
+	// package replication.
 	OnCut string `key:"replication.on-cut" kind:"map" zero:"keep" help:"by datacenter or Eureka server: what becomes of its instances whose time has passed while the link is cut: keep (the default), keep-for:1h, expire"`
 }
 
-// rows are the settings, sorted by key.
+// rows returns the settings, sorted by key.
 func (s *Settings) rows() []setting.Setting {
 	all := setting.Of(s)
 	sort.Slice(all, func(i, j int) bool { return all[i].Key < all[j].Key })
 	return all
 }
 
-// Fields walks the settings that are not zero, sorted by key, each with its key in front. A Threshold above the whole is written
+// Fields walks the nonzero settings, sorted by key, each preceded by its key. A Threshold above the whole is written
 // as the whole.
 func (s *Settings) Fields(c *codec.Codec) {
 	if c.Reading() {
@@ -83,7 +85,7 @@ func (s *Settings) read(c *codec.Codec) {
 	}
 }
 
-// walkValue walks a setting that is not zero: a truth value is there by its key alone.
+// walkValue walks a nonzero setting: a boolean is true if its key is there.
 func walkValue(c *codec.Codec, v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.Bool:
@@ -114,10 +116,10 @@ type Share uint32
 // Whole is a share of 1.
 const Whole Share = 1_000_000
 
-// DefaultSettings hold until a leader says otherwise. They are read from the tags once.
+// DefaultSettings returns the settings that hold until a leader sets others. It reads them from the tags once.
 var DefaultSettings = sync.OnceValue(setting.Default[Settings])
 
-// Of is the share of n, rounded down: upstream's (int) (n * renewalPercentThreshold).
+// Of returns the share of n, rounded down: upstream's (int) (n * renewalPercentThreshold).
 func (s Share) Of(n int) int { return int(uint64(n) * uint64(s) / uint64(Whole)) }
 
 // String writes a share as a decimal fraction, such as 0.85.

@@ -9,31 +9,31 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// tables is what a View shows. Its trees are copy-on-write: share costs a few allocations, and what
-// is shared is never written again.
+// tables is what a View shows. Its trees are copy-on-write: share costs a few allocations, and shared content is
+// never written again.
 type tables struct {
 	edition    uint64 // counts the shares: an App of an older edition may be in a View
 	apps       order.Map[string, *App]
 	ids        order.Tree[Key]      // by id, then application
 	vips       order.Tree[vipEntry] // by part of the VIP address, then key
 	secureVIPs order.Tree[vipEntry]
-	size       int    // leases in the tables above
-	counts     Counts // the same by status
+	size       int    // number of leases in the tables above
+	counts     Counts // the same leases by status
 
-	quarantined order.Tree[*Lease]        // in none of the tables above; by application and id
+	quarantined order.Tree[*Lease]        // not in the tables above; by application and id
 	live        order.Map[Index, *Lease]  // each live instance, quarantined or not, at its last change
 	removed     order.Map[Index, Removal] // the records of removals
 	pruned      Index                     // the newest record that was pruned
-	restored    Index                     // at which the newest incarnation began, see Registry.Raise; 0: none did
+	restored    Index                     // where the newest incarnation began, see Registry.Raise; 0 if none did
 	registered  recent
 	canceled    recent
 	renewals    *renewals
-	catalog     *catalog.Tables // set in what is shared
+	catalog     *catalog.Tables // set in shared tables
 	permanent   int             // how many of the live leases are permanent
 	parts       PartIndexes
 }
 
-// vipEntry says that an instance has vip among the parts of its address.
+// vipEntry is an entry for one part, vip, of an instance's VIP address.
 type vipEntry struct {
 	vip string
 	key Key
@@ -85,7 +85,7 @@ func (t *tables) add(l *Lease) {
 	t.list(l)
 }
 
-// replace puts l in the place of old, the lease of the same key.
+// replace replaces old by l, the lease of the same key.
 func (t *tables) replace(old, l *Lease) {
 	t.live.Delete(old.Changed)
 	t.live.Set(l.Changed, l)
@@ -102,7 +102,7 @@ func (t *tables) replace(old, l *Lease) {
 	}
 }
 
-// delete takes a lease out; changed is the Index of its removal.
+// delete removes a lease; changed is the Index of its removal.
 func (t *tables) delete(l *Lease, changed Index) {
 	t.live.Delete(l.Changed)
 	t.permanent -= int(one(l.Permanent))
@@ -162,8 +162,8 @@ func (t *tables) set(l *Lease) {
 	app.Changed, app.defined = max(app.Changed, l.Changed), max(app.defined, l.Defined)
 }
 
-// name notes what the application is called in Consul's API, where l takes the place of old. Either may
-// be the zero Lease. renamed: instances that were registered otherwise are called by another name now.
+// name records the application's name in Consul's API when l replaces old. Either may be the zero Lease. renamed
+// reports that instances not registered through that API have another name now.
 func (a *App) name(old, l *Lease) (renamed bool) {
 	before := a.ServiceName()
 	a.services += int(one(l.Service != nil)) - int(one(old.Service != nil))
@@ -173,7 +173,7 @@ func (a *App) name(old, l *Lease) (renamed bool) {
 	return a.ServiceName() != before && a.leases.Len() > a.services
 }
 
-// touch notes a change of an application, and of how it is defined, if it has instances that are listed.
+// touch records a change of an application, and of its definition, if it has listed instances.
 func (t *tables) touch(name string, changed Index) {
 	if _, ok := t.apps.Get(name); ok {
 		app := t.editable(name)
@@ -181,7 +181,7 @@ func (t *tables) touch(name string, changed Index) {
 	}
 }
 
-// editable returns an application that no View has, making or copying it where needed.
+// editable returns an application that no View shares, making or copying it if needed.
 func (t *tables) editable(name string) *App {
 	app, ok := t.apps.Get(name)
 	switch {
@@ -200,8 +200,8 @@ func (t *tables) editable(name string) *App {
 	return app
 }
 
-// reindex puts l, a re-registration, in the place of old in the secondary indexes. They then hold
-// strings of the present instance, and do not keep alive those of the first.
+// reindex replaces old by l, a re-registration, in the secondary indexes. They then hold strings of the present
+// instance, and do not keep alive those of the first.
 func (t *tables) reindex(old, l *Lease) {
 	if old.Instance.VIP != l.Instance.VIP || old.Instance.SecureVIP != l.Instance.SecureVIP {
 		t.unindex(old)
@@ -232,7 +232,7 @@ func (t *tables) unindex(l *Lease) {
 	}
 }
 
-// parts yields the first parts of a comma-separated address that are not empty, at most MaxVIPs.
+// parts yields the first nonempty parts of a comma-separated address, at most MaxVIPs.
 func parts(address string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		left := MaxVIPs
@@ -247,14 +247,14 @@ func parts(address string) iter.Seq[string] {
 	}
 }
 
-// handles is the table of live leases: by slot, and by name. A slot is assigned at registration,
-// kept over re-registration and freed at removal.
+// handles is the table of live leases: by slot, and by name. A slot is assigned at registration, kept across
+// re-registrations and freed at removal.
 type handles struct {
 	leases     []*Lease // by slot; nil where free
 	slots      map[Key]uint32
 	free       []uint32    // the last one is used first
-	generation uint64      // the last one given out; never reset
-	undo       *order.Undo // see Registry.Attempt; nil: changes are for good
+	generation uint64      // the last one assigned; never reset
+	undo       *order.Undo // see Registry.Attempt; nil: changes are final
 }
 
 func (t *handles) byKey(key Key) *Lease {
@@ -292,8 +292,8 @@ func (t *handles) assign() Handle {
 	return Handle{Slot: uint32(len(t.leases) - 1), Gen: t.generation}
 }
 
-// set makes l the lease of its slot, and the slot known by its key; or renews the key's strings: they should
-// be those of the present instance, not keep alive the ones of the first.
+// set makes l the lease of its slot, and its key the slot's. It also renews the key's strings: they should be those
+// of the present instance, and not keep alive the ones of the first.
 func (t *handles) set(l *Lease) {
 	t.keep(l.Handle.Slot, l.Key())
 	t.leases[l.Handle.Slot] = l
@@ -310,7 +310,7 @@ func (t *handles) release(l *Lease) {
 	}
 }
 
-// keep has the lease of a slot, and the slot of its key, taken back if the attempt fails that is under way.
+// keep makes a failed attempt restore the lease of a slot and the slot of its key.
 func (t *handles) keep(slot uint32, key Key) {
 	if t.undo == nil {
 		return
@@ -326,7 +326,7 @@ func (t *handles) keep(slot uint32, key Key) {
 	})
 }
 
-// ServiceName is an application's name in Consul's API: as it was registered there, else in lower case.
+// ServiceName returns an application's name in Consul's API: as registered there, or else in lower case.
 func (a *App) ServiceName() string {
 	if a.services > 0 {
 		return a.service
@@ -341,8 +341,8 @@ func one(b bool) uint32 {
 	return 0
 }
 
-// App is one application of a View: a name and its leases, sorted by id, without the quarantined. An
-// application without instances does not exist.
+// App is one application of a View: a name and its leases, sorted by id, without the quarantined ones. An application
+// without instances does not exist.
 type App struct {
 	Name string
 	// Changed is the Index of the last change of any of its instances.
@@ -350,19 +350,19 @@ type App struct {
 
 	edition uint64 // of the tables that may write it
 	leases  order.Map[string, *Lease]
-	// How many of them were registered through Consul's API, and as what.
+	// How many of them were registered through Consul's API, and under which name.
 	services int
 	service  string
-	defined  Index // the last change of what Lease.Defined is about, of any of its instances
+	defined  Index // the last change of the definition (see Lease.Defined) of any of its instances
 	counts   Counts
 
 	on atomic.Pointer[nodesUnder] // what a View found last
 }
 
-// Len is the number of the application's leases.
+// Len returns the number of the application's leases.
 func (a *App) Len() int { return a.leases.Len() }
 
-// Counts is the same by status.
+// Counts returns the numbers of leases by status.
 func (a *App) Counts() Counts { return a.counts }
 
 // Leases yields the application's leases, sorted by id.

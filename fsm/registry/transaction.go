@@ -13,13 +13,12 @@ import (
 // Found holds what an operation of a transaction found or made: a node, a service or a check.
 type Found struct {
 	Node    *catalog.Node // without its checks; the logical one has no name
-	Service *Lease        // the instance, without its checks and of its lease only what responses show
+	Service *Lease        // the instance, without its checks and with only those parts of its lease that responses show
 	Check   *catalog.Check
-	Name    string   // of the service, or of that of the check
-	Tags    []string // of the service of the check
+	Name    string   // of the service, or of the check's service
+	Tags    []string // of the check's service
 }
 
-// Fields walks what was found.
 func (f *Found) Fields(c *codec.Codec) {
 	codec.Optional(c, &f.Node, (*catalog.Node).Fields)
 	codec.Optional(c, &f.Service, (*Lease).Fields)
@@ -28,7 +27,7 @@ func (f *Found) Fields(c *codec.Codec) {
 	c.Strings(&f.Tags)
 }
 
-// Weight returns about how many bytes a found thing takes.
+// Weight returns roughly how many bytes it takes.
 func (f *Found) Weight() int {
 	bytes := len(f.Name)
 	for _, tag := range f.Tags {
@@ -46,12 +45,12 @@ func (f *Found) Weight() int {
 	return bytes
 }
 
-// CatalogResult says what became of a CatalogOp.
+// CatalogResult is the result of a CatalogOp.
 type CatalogResult struct {
-	Found *Found // CatalogGet, CatalogSet, CatalogCAS; nil: it failed, or there is nothing to show
-	What  string // why it failed, in Consul's words where it has them; "": it did not
-	Index Index  // of the (last) change; 0 if there was none
-	Steps int    // that it took to count alias checks and to have them follow, see catalog.MaxSteps
+	Found *Found // CatalogGet, CatalogSet, CatalogCAS; nil if it failed or there is nothing to show
+	What  string // why it failed, in Consul's words if it has any; "" if it did not
+	Index Index  // of the (last) change; 0 if nothing changed
+	Steps int    // of counting alias checks and making them follow, see catalog.MaxSteps
 }
 
 // MaxSteps bounds the steps (CatalogResult.Steps) that the operations of one transaction take together.
@@ -140,7 +139,7 @@ func (r *Registry) setInTxn(op CatalogOp) (what string) {
 	return fmt.Sprintf("failed to set %s, a service may have %d checks and a node itself %d", op.object(), catalog.MaxServiceChecks, catalog.MaxNodeChecks)
 }
 
-// missingService says that the service of a check was not registered through Consul's API.
+// missingService returns the error for a check whose service was not registered through Consul's API.
 func (r *Registry) missingService(op CatalogOp) string {
 	for _, check := range op.Register.Checks {
 		if l, ambiguous := r.live().ServiceOn(op.Node, check.Service); l != nil && l.Service == nil || ambiguous {
@@ -177,15 +176,15 @@ func (v *View) ReadInTxn(op CatalogOp) CatalogResult {
 	return CatalogResult{Found: s.found}
 }
 
-// sought is what an operation of a transaction is about.
+// sought is what an operation of a transaction looks for.
 type sought struct {
-	found     *Found // nil: it is not there
-	modified  Index  // 0: it is not there
+	found     *Found // nil if it does not exist
+	modified  Index  // 0 if it does not exist
 	hidden    bool   // it is in quarantine, and shown to no reader
-	ambiguous bool   // several applications have an instance of the id
+	ambiguous bool   // several applications have an instance with the id
 }
 
-// missing says that what is to be read is not there, or returns "".
+// missing returns the error if there is nothing to read, or "".
 func (s sought) missing(op CatalogOp) string {
 	if s.found == nil || s.hidden {
 		return op.object() + " doesn't exist"
@@ -204,7 +203,7 @@ func (v *View) seek(op CatalogOp) sought {
 	return v.seekNode(op.Node)
 }
 
-// unchanging is the index of what the logical node has from the beginning.
+// unchanging is the index of what the logical node has had from the beginning.
 const unchanging Index = 1
 
 func (v *View) seekNode(name string) sought {
@@ -258,8 +257,8 @@ func (v *View) seekCheck(node, id string) sought {
 	return s
 }
 
-// Attempt performs do, and takes all its changes back if it returns false, at a cost in proportion to the
-// changes. do performs operations at the present time, and makes no View.
+// Attempt performs do, and takes all its changes back if it returns false, at a cost in proportion to the changes. do
+// performs operations at the present time, and makes no View.
 func (r *Registry) Attempt(do func() (kept bool)) {
 	u := r.beginAttempt()
 	kept := do()
@@ -270,8 +269,8 @@ func (r *Registry) Attempt(do func() (kept bool)) {
 	}
 }
 
-// beginAttempt begins to record how to undo changes. Trees and single values are put back to what they were; a
-// table that changes in place has each change undone (the methods keep…).
+// beginAttempt begins to record how to undo changes. Trees and single values are restored from copies; a table that
+// changes in place has each change undone (the methods keep…).
 func (r *Registry) beginAttempt() *order.Undo {
 	u := new(order.Undo)
 	index, reserved, recordBytes, generation := r.index, r.reserved, r.recordBytes, r.handles.generation

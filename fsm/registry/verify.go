@@ -9,9 +9,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// verify checks what the state's own operations keep true and the walk that read it does not know: that walk
-// refuses values without a name, and what is missing. Each check relies on those before it. The catalog is checked
-// as it is thawed.
+// verify checks what the state's own operations keep true and the walk that read it cannot know: that walk already
+// refuses values without a name, and missing ones. Each check relies on those before it. The catalog is checked while
+// it is thawed.
 func (f *Frozen) verify() error {
 	checks := []func() error{f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent,
 		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation, f.verifyKnown}
@@ -119,7 +119,7 @@ func (m Removal) verifyAfter(before Removal) error {
 	return nil
 }
 
-// verifyIndexes checks that every change has an Index of its own, and that it was given out.
+// verifyIndexes checks that every change has its own Index, which was given out.
 func (f *Frozen) verifyIndexes() error {
 	indexes := make([]Index, 0, len(f.Leases)+len(f.Removals)+1)
 	for _, s := range f.Leases {
@@ -151,7 +151,7 @@ func (f *Frozen) verifySettings() error {
 	return nil
 }
 
-// verifyTransitions checks the transitions of self-preservation, of which the last is the present one.
+// verifyTransitions checks the transitions of self-preservation; the last one is the present state.
 func (f *Frozen) verifyTransitions() error {
 	if n := len(f.Transitions); n > transitionsKept {
 		return fmt.Errorf("%d transitions of self-preservation, more than %d", n, transitionsKept)
@@ -183,7 +183,7 @@ func (f *Frozen) verifyExpectation() error {
 	return nil
 }
 
-// repeated sorts values and returns one that is there twice, if any is.
+// repeated sorts values and returns one that occurs twice, if any does.
 func repeated[T cmp.Ordered](values []T) (twice T, ok bool) {
 	slices.Sort(values)
 	for i := 1; i < len(values); i++ {
@@ -194,8 +194,8 @@ func repeated[T cmp.Ordered](values []T) (twice T, ok bool) {
 	return twice, false
 }
 
-// verifyDetails checks what is known of overrides and quarantines. A change sets at most one of each,
-// which is how two that end together are told apart.
+// verifyDetails checks the details of overrides and quarantines. A change sets at most one of each, which is how two
+// that end together are told apart.
 func (f *Frozen) verifyDetails() error {
 	var set [2][]Index
 	for _, s := range f.Leases {
@@ -229,7 +229,7 @@ func verifyDetails(l *Lease) error {
 	return nil
 }
 
-// verifyHistories checks what is remembered of instances, live and gone.
+// verifyHistories checks the histories of instances, live and gone.
 func (f *Frozen) verifyHistories() error {
 	for _, s := range f.Leases {
 		if err := verifyHistory(s.History.Events(), f.Clock.Lease); err != nil {
@@ -256,7 +256,7 @@ func verifyHistory(events []Event, now int64) error {
 	return nil
 }
 
-// verifyKnown checks what is known of other servers.
+// verifyKnown checks what is known about other servers.
 func (f *Frozen) verifyKnown() error {
 	return errors.Join(
 		verifyNames("link", f.Links), verifyNames("sender", f.Senders), verifyNames("peer", f.Peers),

@@ -7,9 +7,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
-// trees behind it are copy-on-write). Quarantined leases are yielded only by the methods that say so.
-// Renewals and what follows from them (LastRenewal, Ends, Freshness, History) are live data.
+// View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the trees behind it
+// are copy-on-write). Only methods that say so yield quarantined leases. Renewals and what follows from them
+// (LastRenewal, Ends, Freshness, History) are live data.
 type View struct {
 	index  Index
 	stamp  Stamp
@@ -28,11 +28,11 @@ type View struct {
 // Index returns the number of the last change contained in the view.
 func (v *View) Index() Index { return v.index }
 
-// Stamp returns the time of the newest operation contained in the view, whether it changed anything or not.
+// Stamp returns the time of the newest operation contained in the view, whether or not it changed anything.
 func (v *View) Stamp() Stamp { return v.stamp }
 
-// Epoch names the history that the view's indexes belong to (the cluster's id); indexes of different epochs
-// cannot be compared. Empty until the first leader was established.
+// Epoch names the history that the view's indexes belong to (the cluster's id); indexes of different epochs cannot be
+// compared. It is empty until the first leader is established.
 func (v *View) Epoch() string { return v.epoch }
 
 // Len returns the number of leases, without the quarantined.
@@ -58,8 +58,8 @@ func (v *View) Permanent(yield func(*Lease) bool) {
 	v.tables.live.Scan(func(_ Index, l *Lease) bool { return !l.Permanent || yield(l) })
 }
 
-// LastRenewal returns when a lease was last renewed, live: it may be newer than the view. For a lease that is
-// gone by now, it is the last renewal that the lease itself knows of.
+// LastRenewal returns when a lease was last renewed, live: it may be newer than the view. For a lease that is already
+// gone, it is the last renewal recorded in the lease itself.
 func (v *View) LastRenewal(l *Lease) Stamp {
 	if s, ok := v.tables.renewals.last(l); ok {
 		return s
@@ -100,11 +100,11 @@ func (v *View) ByID(id string) iter.Seq[*Lease] {
 	}
 }
 
-// ByVIP yields the leases that have vip among the comma-separated parts of their VIP address,
-// sorted by application and id, by an index. Parts are compared exactly: no trimming, case matters.
+// ByVIP yields the leases that have vip among the comma-separated parts of their VIP address, sorted by application
+// and id, from an index. Parts are compared exactly: no trimming, case matters.
 func (v *View) ByVIP(vip string) iter.Seq[*Lease] { return v.byVIP(v.tables.vips, vip) }
 
-// BySecureVIP is ByVIP for the secure VIP address.
+// BySecureVIP does what ByVIP does, for the secure VIP address.
 func (v *View) BySecureVIP(vip string) iter.Seq[*Lease] { return v.byVIP(v.tables.secureVIPs, vip) }
 
 func (v *View) byVIP(index order.Tree[vipEntry], vip string) iter.Seq[*Lease] {
@@ -115,7 +115,7 @@ func (v *View) byVIP(index order.Tree[vipEntry], vip string) iter.Seq[*Lease] {
 	}
 }
 
-// mustLease returns the lease of a key that an index of the same tables holds.
+// mustLease returns the lease of a key found in an index of the same tables.
 func (v *View) mustLease(key Key) *Lease {
 	l, ok := v.Lease(key)
 	if !ok {
@@ -127,11 +127,11 @@ func (v *View) mustLease(key Key) *Lease {
 // RecentlyRegistered yields the last 1000 registrations, re-registrations included, newest first.
 func (v *View) RecentlyRegistered() iter.Seq[Recent] { return v.tables.registered.newestFirst() }
 
-// RecentlyCanceled yields the last 1000 cancels, of unknown instances and evictions too, newest first.
+// RecentlyCanceled yields the last 1000 cancels, including those of unknown instances and evictions, newest first.
 func (v *View) RecentlyCanceled() iter.Seq[Recent] { return v.tables.canceled.newestFirst() }
 
-// History returns what is remembered of an instance, live or gone, oldest first. It is live as LastRenewal is,
-// and empty if the instance went after the view was made.
+// History returns the remembered events of an instance, live or gone, oldest first. It is live as LastRenewal is, and
+// empty if the instance went after the view was made.
 func (v *View) History(key Key) []Event {
 	if l, ok := v.Find(key); ok {
 		return v.tables.renewals.past(l).events()
@@ -140,7 +140,7 @@ func (v *View) History(key Key) []Event {
 	return rec.History.Events()
 }
 
-// Find returns a live lease, quarantined or not, for operators; ok is false if the key has none.
+// Find returns a live lease, quarantined or not, for operators; ok is false if no live lease has the key.
 func (v *View) Find(key Key) (l *Lease, ok bool) {
 	if l, ok := v.Lease(key); ok {
 		return l, true
@@ -173,11 +173,11 @@ func (v *View) All() iter.Seq[*Lease] {
 	}
 }
 
-// Settings returns those of the present leadership.
+// Settings returns the settings of the present leadership.
 func (v *View) Settings() Settings { return v.settings }
 
-// Removal returns the record of a removal; ok is false if there is none, or no longer. It walks the
-// records, newest first.
+// Removal returns the record of a removal; ok is false if no record exists, or no longer. It walks the records,
+// newest first.
 func (v *View) Removal(key Key) (rec Removal, ok bool) {
 	v.tables.removed.Reverse(func(_ Index, m Removal) bool {
 		if ok = m.Lease.Key() == key; ok {
@@ -188,15 +188,15 @@ func (v *View) Removal(key Key) (rec Removal, ok bool) {
 	return rec, ok
 }
 
-// Ends returns the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration after
-// the last renewal, or a grace, see localEnd. A lease of another datacenter gets 30 s more, for the way of its
-// renewals, and one whole duration after the link came up again. A permanent one has no end: math.MaxInt64.
+// Ends returns the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration after the last
+// renewal, or a grace, see localEnd. A lease of another datacenter gets 30 s more, because its renewals arrive later,
+// and one full duration after the link came up again. A permanent lease never ends: math.MaxInt64.
 func (v *View) Ends(l *Lease) int64 {
 	return v.servers.endsAt(l, v.LastRenewal(l).Lease, v.graces, v.settings.DoubledLease)
 }
 
-// InGrace reports whether a lease cannot end yet at the moment now because a leadership was established at
-// another (lease clock, ms).
+// InGrace reports whether a lease cannot end yet at the moment now because a leadership was established at another
+// (lease clock, ms).
 func (v *View) InGrace(l *Lease, established, now int64) bool {
 	if !v.graces.each {
 		established = min(established, livedUntil(l, v.LastRenewal(l).Lease, v.settings.DoubledLease))
@@ -214,12 +214,11 @@ func (v *View) Removals() iter.Seq[Removal] {
 // Level returns the level of the formats whose rules made this state.
 func (v *View) Level() byte { return v.level }
 
-// WaitingOverride is the override that a removed instance gets if it comes back at a moment of the lease clock (ms); nil:
-// none.
+// WaitingOverride returns the override that a removed instance would get if it came back at a moment of the lease
+// clock (ms), or nil.
 func (v *View) WaitingOverride(rec Removal, now int64) *Override { return rec.waiting(v.level, now) }
 
-// View returns the present state for readers. It costs a handful of small allocations after a change, and one
-// otherwise.
+// View returns the present state for readers. It costs a handful of small allocations after a change, otherwise one.
 func (r *Registry) View() *View {
 	if r.shared == nil {
 		r.shared = r.tables.share()

@@ -24,7 +24,7 @@ func (v *View) NodeCount() int { return v.tables.catalog.NodeCount() }
 // Aliases yields the alias checks, by what they follow.
 func (v *View) Aliases() iter.Seq[*catalog.Check] { return v.tables.catalog.Aliases() }
 
-// Followed returns what an alias check on a node follows, named as in catalog.Alias.Reads, or "" if it is not there.
+// Followed returns the target of an alias check on a node, named as in catalog.Alias.Reads, or "" if it is missing.
 func (v *View) Followed(node string, a *catalog.Alias) string {
 	t := a.Target(node)
 	if t.Service != "" {
@@ -39,8 +39,8 @@ func (v *View) Followed(node string, a *catalog.Alias) string {
 	return cmp.Or(t.Node, catalog.LogicalNode)
 }
 
-// ProbeSource returns the address from which a node's check with a probe was registered; of one that was registered
-// below level 3, that of its agent. "": it is not known.
+// ProbeSource returns the address from which a node's check with a probe was registered, or for a check registered
+// below level 3 its agent's address. "" means unknown.
 func (v *View) ProbeSource(node string, p *catalog.Probe) string {
 	if n, ok := v.Node(node); ok && p.From == "" {
 		return n.Address
@@ -48,29 +48,28 @@ func (v *View) ProbeSource(node string, p *catalog.Probe) string {
 	return p.From
 }
 
-// AliasFigures returns the figures of alias checks, which are live.
+// AliasFigures returns the live figures of alias checks.
 func (v *View) AliasFigures() *catalog.AliasFigures { return v.tables.catalog.AliasFigures() }
 
-// CatalogBytes returns about how many bytes the registered nodes take with their checks. Services are instances.
+// CatalogBytes returns roughly how many bytes the registered nodes take with their checks. Services are instances.
 func (v *View) CatalogBytes() int { return v.tables.catalog.Bytes() }
 
-// CatalogGrowth returns about how many bytes a registration would add to the nodes.
+// CatalogGrowth returns roughly how many bytes a registration would add to the nodes.
 func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
 	return v.tables.catalog.Growth(op.registration())
 }
 
-// Node returns a node.
 func (v *View) Node(name string) (*catalog.Node, bool) { return v.tables.catalog.Node(name) }
 
-// SpelledNode is catalog.Tables.SpelledNode.
+// SpelledNode calls catalog.Tables.SpelledNode.
 func (v *View) SpelledNode(name string) (spelled string, known bool) {
 	return v.tables.catalog.SpelledNode(name)
 }
 
-// ServiceOn returns the lease of a node's service by its id, quarantined or not. The logical node ("") also
-// has the instances that Eureka's clients registered, by their instance id; those registered through Consul's
-// API come first. ambiguous: several applications have an instance of that id, and none of them was registered
-// through Consul's API.
+// ServiceOn returns the lease of a node's service by its id, quarantined or not. The logical node ("") also has the
+// instances that Eureka's clients registered, by their instance id; those registered through Consul's API come first.
+// ambiguous reports that several applications have an instance with that id, none of them registered through Consul's
+// API.
 func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
 	if key, _, ok := v.tables.catalog.Service(node, id); ok {
 		l, _ = v.Find(key)
@@ -82,8 +81,8 @@ func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
 	return v.tables.otherwise(id)
 }
 
-// ServicesOn yields the leases of a node's services, by application and id, without the quarantined; for the
-// logical node ("") also those that were registered otherwise, see ServiceOn.
+// ServicesOn yields the leases of a node's services, by application and id, without the quarantined; for the logical
+// node ("") also instances not registered through Consul's API, see ServiceOn.
 func (v *View) ServicesOn(node string) iter.Seq[*Lease] {
 	if node == "" {
 		return v.servicesOnLogical
@@ -113,21 +112,21 @@ func (v *View) CheckOn(node, id string) (*catalog.Check, bool) {
 	return row.Check, ok
 }
 
-// CatalogIndex returns the Index of the last change of a node or of a node's check; those of services and
-// their checks are in their applications' Changed.
+// CatalogIndex returns the Index of the last change of a node or of a node's check; for services and their checks,
+// see Changed of their applications.
 func (v *View) CatalogIndex() Index { return max(v.tables.catalog.Changed(), v.tables.restored) }
 
-// LastHeartbeat returns when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal
-// is; 0: it has none.
+// LastHeartbeat returns when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0
+// before the first.
 func (v *View) LastHeartbeat(c *catalog.Check) int64 {
 	row, _ := v.tables.catalog.Check(c.Node, c.ID)
 	return row.LastBeat()
 }
 
-// LastChange returns the Index of the last change of what a topic is about, which never goes back; absent: it
-// is not there. The Index is the same on every node, and after a restart: where the last change of an
-// application may have been a removal whose record was pruned, it is that of the newest such removal. After a
-// restore everything counts as changed by it.
+// LastChange returns the Index of the last change of what a topic covers, which never goes back; absent reports that
+// it does not exist. The Index is the same on every node, and after a restart: if the last change of an application
+// may have been a removal whose record was pruned, it is the Index of the newest such removal. After a restore,
+// everything counts as changed by it.
 func (v *View) LastChange(t Topic) (at Index, absent bool) {
 	at, absent = v.lastChange(t)
 	return max(at, v.tables.restored), absent
@@ -158,7 +157,7 @@ func (v *View) lastChange(t Topic) (at Index, absent bool) {
 	return max(app.Changed, v.tables.pruned), false
 }
 
-// lastOfService is LastChange for a service. One without instances went with a change of all services.
+// lastOfService is LastChange for a service. A service without instances went with a change of all services.
 func (v *View) lastOfService(t Topic) (at Index, absent bool) {
 	app, ok := v.App(t.Name)
 	if !ok {
@@ -176,13 +175,13 @@ func (v *View) lastOfService(t Topic) (at Index, absent bool) {
 	return at, false
 }
 
-// nodesUnder says when the nodes changed last that the instances of an application are on. Immutable.
+// nodesUnder is when the nodes that an application's instances are on last changed. Immutable.
 type nodesUnder struct {
 	as                Index // View.CatalogIndex
 	modified, checked Index // the nodes, and their checks
 }
 
-// nodesUnder walks the instances, unless no node changed since it last did.
+// nodesUnder walks the instances, unless no node has changed since the last walk.
 func (v *View) nodesUnder(app *App) *nodesUnder {
 	index := v.CatalogIndex()
 	if found := app.on.Load(); found != nil && found.as == index {
@@ -204,8 +203,8 @@ func (v *View) nodesUnder(app *App) *nodesUnder {
 	return on
 }
 
-// lastOfNode is LastChange for a node: its services are known, and when one left. A node that is not
-// registered went with a change of all nodes; the logical one always is.
+// lastOfNode is LastChange for a node, from its services and from when one last left. A node that is not registered
+// went with a change of all nodes; the logical one is always registered.
 func (v *View) lastOfNode(t Topic) (at Index, absent bool) {
 	n, known := v.Node(t.Name)
 	switch {
@@ -227,7 +226,7 @@ func (v *View) lastOfNode(t Topic) (at Index, absent bool) {
 	return max(at, n.ChecksChanged), false
 }
 
-// lastOfServicesOn is LastChange for the services that are listed on a node.
+// lastOfServicesOn is LastChange for the services listed on a node.
 func (v *View) lastOfServicesOn(t Topic) (at Index) {
 	for key := range v.tables.catalog.EachServiceOn(t.Name) {
 		l, listed := v.Lease(key)

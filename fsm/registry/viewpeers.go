@@ -9,11 +9,11 @@ import (
 // Digest sums up an application's instances; equal sets have equal digests.
 type Digest struct {
 	Count uint32
-	Sum   uint64 // of Lease.Sum, modulo 2^64
+	Sum   uint64 // of each Lease.Sum, modulo 2^64
 }
 
-// Sum returns an instance's part of a digest, over its id, version, reported status, override, quarantine
-// (there or not) and Fingerprint. Two servers with equal copies have equal sums.
+// Sum returns an instance's part of a digest, over its id, version, reported status, override, quarantine (yes or no)
+// and Fingerprint. Two servers with equal copies have equal sums.
 func (l *Lease) Sum() uint64 {
 	var space [256]byte
 	b := appendText(space[:0], l.Key().ID)
@@ -25,7 +25,7 @@ func (l *Lease) Sum() uint64 {
 	return hashOf(binary.BigEndian.AppendUint64(b, l.Instance.Fingerprint()))
 }
 
-// appendText puts the length before a text, so that no two lists of texts give the same bytes.
+// appendText puts the length before a text, so that two different lists of texts never give the same bytes.
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -37,7 +37,7 @@ func appendFlag(b []byte, flag bool) []byte {
 	return append(b, 0)
 }
 
-// ReplicaOf returns a live lease as it is sent to other servers, at a moment of the lease clock (ms).
+// ReplicaOf returns a live lease in the form for other servers, at a moment of the lease clock (ms).
 func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	i := l.Instance
 	op := Replica{
@@ -56,14 +56,14 @@ func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	return op
 }
 
-// SavedOf returns a live lease as a snapshot for people has it.
+// SavedOf returns a live lease in the form of a snapshot for people.
 func (v *View) SavedOf(l *Lease) Saved { return Saved{v.ReplicaOf(l, v.stamp.Lease), l.Service} }
 
-// rest returns the time (ms) until an end. One that is due has not ended: 0 would mean that there is no end.
+// rest returns the time (ms) until an end, at least 1: 0 would mean no end, and one that is due has not ended yet.
 func rest(until, now int64) int64 { return max(until-now, 1) }
 
-// RemoveOf returns a record of removal as it is sent to other servers, at a moment of the lease clock (ms). A
-// reduced one does not know its last renewal; it counts as renewed when it was removed.
+// RemoveOf returns the record of a removal in the form for other servers, at a moment of the lease clock (ms). A
+// reduced record does not know its last renewal; it counts as renewed when it was removed.
 func (v *View) RemoveOf(rec Removal, now int64) Remove {
 	l := rec.Lease
 	return Remove{
@@ -73,8 +73,8 @@ func (v *View) RemoveOf(rec Removal, now int64) Remove {
 }
 
 // Age returns how long ago (ms) a live lease was last renewed, at a moment of the lease clock (ms), for other
-// servers: UnknownAge if this server has that from hearsay. This datacenter's permanent leases always have age
-// 0: no client renews them, and they must be able to come back where another server took them for ended.
+// servers: UnknownAge if that is hearsay here. This datacenter's permanent leases always have age 0: no client renews
+// them, and they must be able to come back if another server believed them ended.
 func (v *View) Age(l *Lease, now int64) int64 {
 	if l.Permanent && l.Local() {
 		return 0
@@ -88,9 +88,9 @@ func (v *View) Age(l *Lease, now int64) int64 {
 // comparisonWait is how long (ms of lease clock) after a change of an instance two servers need not agree on it yet.
 const comparisonWait = 10_000
 
-// Comparable yields the live leases, including the quarantined, on which two servers can be expected to agree
-// at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by application and
-// id. Unless all is set, it yields only those of an owner ("": this datacenter).
+// Comparable yields the live leases, including the quarantined, on which two servers should agree at a moment of the
+// lease clock (ms): unchanged for 10 s, and not ended. They are sorted by application and id. Unless all is set, it
+// yields only the leases of one owner ("": this datacenter).
 func (v *View) Comparable(now int64, all bool, owner string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		for l := range v.All() {
@@ -101,9 +101,8 @@ func (v *View) Comparable(now int64, all bool, owner string) iter.Seq[*Lease] {
 	}
 }
 
-// ComparableIndex returns the newest index of the change list up to which two servers can agree on all changes
-// at a moment of the lease clock (ms). Comparisons may leave out newer changes; readers of the list must send
-// them.
+// ComparableIndex returns the newest index of the change list up to which two servers can agree on all changes at a
+// moment of the lease clock (ms). Comparisons may leave out newer changes; readers of the list must send them.
 func (v *View) ComparableIndex(now int64) Index {
 	newest, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is too new
 	old := func(l *Lease) bool {
@@ -116,29 +115,28 @@ func (v *View) ComparableIndex(now int64) Index {
 	}
 	v.tables.live.Reverse(func(_ Index, l *Lease) bool { return old(l) })
 	v.tables.removed.Reverse(func(_ Index, m Removal) bool { return old(m.Lease) })
-	return min(newest, fresh-1) // records that were made after it may have been forgotten for their number
+	return min(newest, fresh-1) // the limit on records may have dropped some that were made after it
 }
 
-// Timing returns by how much (ms) a message of a sender, stamped with its clock, is older than the newest one
-// known of it: what is replayed, or was held up on its way, renews nothing. It also returns by how much that
-// clock is ahead of what it can show: more time has passed on it than here, by the lease clock and the wall
-// clock.
+// Timing returns by how much (ms) a message of a sender, stamped with its clock, is older than its newest known
+// message: a replayed or delayed message renews nothing. It also returns by how much that clock is ahead of what it
+// can show: more time has passed on it than here, by both the lease clock and the wall clock.
 //
-// Incarnations have no order, and nothing that is said in one counts in another: a message in the name of
-// another server, or one with a broken clock, must not make this side ignore it. An incarnation whose message
-// comes after a newer one is late by what has passed here and not on its own clock.
+// Incarnations have no order, and nothing said in one counts in another: a message in the name of another server, or
+// one with a broken clock, must not make this side ignore it. If an incarnation's message comes after a newer one, it
+// is late by the time that passed here but not on its own clock.
 func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
 	return v.servers.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
 }
 
-// Link returns what is known of the link from a datacenter; ok is false if it never had contact.
+// Link returns what is known about the link from a datacenter; ok is false if there was never contact.
 func (v *View) Link(dc string) (l Link, ok bool) { return find(v.servers.links, dc) }
 
-// Senders returns all that is known of senders' clocks, by name, datacenter and incarnation. Do not change it.
+// Senders returns everything known about senders' clocks, by name, datacenter and incarnation. Do not change it.
 func (v *View) Senders() []Sender { return v.servers.senders }
 
-// Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last reports
-// that no other incarnation had a later message.
+// Sender returns what is known about a sender's clock in an incarnation; ok is false if nothing is. last reports that
+// no other incarnation had a later message.
 func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
 	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
 	others := v.servers.incarnations(s)
@@ -149,7 +147,7 @@ func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok b
 // SenderPrincipal returns the principal that a sender's name belongs to, or "" if nobody has used it yet.
 func (v *View) SenderPrincipal(dc, name string) string { return v.servers.principal(dc, name) }
 
-// Peer returns what the state keeps of a peer.
+// Peer returns what the state keeps about a peer.
 func (v *View) Peer(name string) PeerState {
 	p, ok := find(v.servers.peers, name)
 	if !ok {
@@ -162,8 +160,8 @@ func (v *View) Peer(name string) PeerState {
 func (v *View) NewestBeat() Beat { return Beat(v.tables.renewals.beats.Load()) }
 
 // RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter and, with
-// remote, by remote datacenters too (which goes only to nodes of this datacenter). It walks all leases. A
-// caller that reads NewestBeat before the walk misses none.
+// remote, by remote datacenters too (which goes only to nodes of this datacenter). It walks all leases. A caller that
+// reads NewestBeat before the walk misses none.
 func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		if v.NewestBeat() <= after {

@@ -8,24 +8,25 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Watchers wakes readers that wait for changes, each only for what it selected. The store that orders
-// operations publishes every new view; nothing is computed while no reader waits. The zero Watchers is
-// ready for use. Safe for concurrent use.
+// Watchers wakes readers that wait for changes, each only for what it selected. The store that orders operations
+// publishes every new view; nothing is computed while no reader waits. The zero Watchers is ready for use. Safe for
+// concurrent use.
 //
-// Nothing of the state depends on it: it serves readers, beside the state machine.
+// The state does not depend on it: it serves readers, beside the state machine.
 type Watchers struct {
 	mutex     sync.Mutex
 	waiters   order.Waiters[Topic]
-	published Index // waiters were woken for the changes up to it
+	published Index // waiters were woken for all changes up to it
 }
 
-// wholeTopics are those whose last change a View knows without looking for it.
+// wholeTopics are the topics whose last change a View knows without a search.
 var wholeTopics = []Topic{
 	{Kind: AllTopic}, {Kind: ServicesTopic}, {Kind: ServicesByNodeTopic}, {Kind: NodesTopic}, {Kind: ChecksTopic},
 	{Kind: NodeTopic}, {Kind: NodeChecksTopic}, // of the logical node
 }
 
-// Publish makes view the newest state, and wakes the readers for whom something changed. Calls must be in the order of the views.
+// Publish makes view the newest state, and wakes the readers that wait for its changes. Call it in the order of the
+// views.
 func (w *Watchers) Publish(view *View) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -33,7 +34,7 @@ func (w *Watchers) Publish(view *View) {
 		w.published = view.index
 		return
 	}
-	// A state that was restored may be an older one, or one whose change list does not reach back.
+	// A restored state may be an older one, or one whose change list does not reach back.
 	if view.index < w.published || view.reachesBack(w.published) != nil {
 		w.wakeTopics(func(Topic) bool { return true })
 	}
@@ -51,7 +52,7 @@ func (w *Watchers) Publish(view *View) {
 			w.waiters.Wake(t, w.published)
 		}
 	}
-	if view.tables.parts.Nodes > w.published { // a node that is gone is not among those that changed
+	if view.tables.parts.Nodes > w.published { // a removed node is not among the changed ones
 		w.wakeTopics(func(t Topic) bool {
 			_, known := view.Node(t.Name)
 			return !known && (t.Kind == NodeTopic || t.Kind == NodeChecksTopic)
@@ -60,8 +61,8 @@ func (w *Watchers) Publish(view *View) {
 	w.published = view.index
 }
 
-// wakeInstance wakes the readers that wait for changes of an instance, its service, or the node where it is. A node that it
-// left has changed itself.
+// wakeInstance wakes the readers that wait for changes of an instance, its service, or the node where it is. If it
+// left a node, that node has changed itself.
 func (w *Watchers) wakeInstance(c Change) {
 	app := c.Lease.Instance.App
 	node, _ := c.Lease.node()
@@ -75,8 +76,8 @@ func (w *Watchers) wakeInstance(c Change) {
 	}
 }
 
-// wakeNode wakes the readers that wait for changes of a node, or of a service on it. There may be more services on it than
-// readers: then all readers of services look for themselves whether they are concerned.
+// wakeNode wakes the readers that wait for changes of a node, or of a service on it. If it has more services than
+// there are readers, all readers of services are woken to look for themselves.
 func (w *Watchers) wakeNode(view *View, n *catalog.Node) {
 	w.waiters.Wake(Topic{Kind: NodeTopic, Name: n.Name}, w.published)
 	w.waiters.Wake(Topic{Kind: NodeChecksTopic, Name: n.Name}, w.published)
@@ -94,12 +95,12 @@ func (w *Watchers) wakeNode(view *View, n *catalog.Node) {
 			break
 		}
 	}
-	if left <= 0 || n.Name == "" { // on which instances of Eureka are
+	if left <= 0 || n.Name == "" { // the logical node also has Eureka's instances
 		w.wakeTopics(func(t Topic) bool { return t.Kind == HealthTopic || registered && t.Kind == ServiceTopic })
 	}
 }
 
-// wakeTopics wakes the readers of some topics, without saying up to which index there was nothing new.
+// wakeTopics wakes the readers of some topics, without saying up to which index nothing was new.
 func (w *Watchers) wakeTopics(which func(Topic) bool) {
 	for t := range w.waiters.Topics {
 		if which(t) {
@@ -108,9 +109,8 @@ func (w *Watchers) wakeTopics(which func(Topic) bool) {
 	}
 }
 
-// Await is Service.Changes for a state whose newest view newest returns, at least as new as the last
-// one published. With the context's error it returns a View up to whose Index nothing was selected,
-// without Items.
+// Await implements Service.Changes for a state whose newest view newest returns, at least as new as the last one
+// published. With the context's error it returns a View without Items, up to whose Index nothing was selected.
 func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, which Selector) (Changes, error) {
 	from := after
 	for {
@@ -134,9 +134,9 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 	}
 }
 
-// Join begins to wait for a change of a topic. woken is closed at the first one; leave must be called, woken or not. A
-// reader that waits joins first, then reads a View, and waits if its LastChange shows nothing new. It may be woken for
-// nothing, rarely.
+// Join begins to wait for a change of a topic. woken is closed at the first one; leave must be called, woken or not.
+// A reader first joins, then reads a View, and waits if its LastChange shows nothing new. Rarely, it is woken for
+// nothing.
 func (w *Watchers) Join(t Topic) (woken <-chan struct{}, leave func()) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
