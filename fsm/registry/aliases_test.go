@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// aliasOf is a check of a service ("": of the node) that follows another service of its node.
+// aliasOf returns a check of a service ("": of the node) that follows another service of its node.
 func aliasOf(service, id, followed string) *catalog.Check {
 	c := checkOf(service, id, catalog.Critical)
 	c.Type, c.Alias = "alias", &catalog.Alias{Service: followed}
@@ -110,7 +110,8 @@ func TestAliasFollowsAnotherNode(t *testing.T) {
 	g.expectAlias("", "nowhere", catalog.Critical, "Node near could not be found", "of a node that never was")
 }
 
-// Aliases of each other follow what is no alias, and never each other for good: Consul's would stay critical.
+// Aliases that follow each other take their status from the real checks behind them, and never hold each other
+// critical for good, as Consul's would.
 func TestAliasesOfEachOtherRecover(t *testing.T) {
 	g := newRig(t)
 	const many = 20
@@ -156,8 +157,8 @@ func TestAliasesChangeNothingWhereTheirTargetsStayAsTheyAre(t *testing.T) {
 	expect.That(t, app.Changed <= index, "another service changed the alias")
 }
 
-// An alias check follows what its token may read, as the leader has judged, and services of its own application. It tells nothing
-// of anything else, not even whether it is there.
+// An alias check follows only what its token may read, as the leader has judged, and services of its own application.
+// About anything else it reveals nothing, not even whether it exists.
 func TestAliasFollowsOnlyWhatItsTokenMayRead(t *testing.T) {
 	const hidden = " could not be found on node rollcall, or the token that registered this check may not read it"
 	judged := func(id, reads string) SetCheck {
@@ -220,17 +221,17 @@ func TestAliasFollowsOnlyWhatItsTokenMayRead(t *testing.T) {
 	}
 }
 
-// Who registers an alias check must be allowed to read what that follows, unless its readers see it anyway. Below level 3 that is
-// counted alone.
+// Whoever registers an alias check must be allowed to read what it follows, unless its readers see that anyway. Below
+// level 3 this is only counted.
 func TestAliasNeedsToReadWhatItFollows(t *testing.T) {
 	g := withProxy(t)
 	g.client(service("proxy", "proxy-2"))
 	g.client(serviceOn("far", "db", "db"))
 	g.client(Register{instance(Key{App: "EUREKA", ID: "e"}, Up, 1)})
 	for _, tt := range []struct {
-		name, owner string // the service of the check; "": the node
+		name, owner string // the service of the check; "": the node's
 		alias       catalog.Alias
-		want        string // beside what each registration needs
+		want        string // besides what every registration needs
 	}{
 		{"another application", "proxy", catalog.Alias{Service: "web-1"}, "app WEB read"},
 		{"its own", "proxy", catalog.Alias{Service: "proxy-2"}, ""},
@@ -259,7 +260,7 @@ func TestAliasNeedsToReadWhatItFollows(t *testing.T) {
 	}
 }
 
-// TestProbeKeepsWhereItWasRegisteredFrom: below level 3 nothing is kept, and that of its agent stands for it.
+// TestProbeKeepsWhereItWasRegisteredFrom: below level 3 no address is kept, and the agent's stands in for it.
 func TestProbeKeepsWhereItWasRegisteredFrom(t *testing.T) {
 	g := newRig(t)
 	register := func(from string) *catalog.Check {

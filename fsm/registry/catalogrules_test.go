@@ -14,12 +14,12 @@ import (
 
 var web1 = Key{App: "WEB", ID: "web-1"}
 
-// service is a service as the agent's API registers it: on the logical node, with these checks.
+// service returns a service as the agent's API registers it: on the logical node, with these checks.
 func service(name, id string, checks ...*catalog.Check) RegisterCatalog {
 	return serviceOn("", name, id, checks...)
 }
 
-// serviceOn is a service as the catalog's API registers it, with its node.
+// serviceOn returns a service as the catalog's API registers it, with its node.
 func serviceOn(node, name, id string, checks ...*catalog.Check) RegisterCatalog {
 	s := &catalog.Service{Name: name, ID: id, Port: 80}
 	op := RegisterCatalog{Service: s, Instance: serviceInstance(node, s), Checks: checks}
@@ -29,12 +29,12 @@ func serviceOn(node, name, id string, checks ...*catalog.Check) RegisterCatalog 
 	return op
 }
 
-// checkOf is a check of a service, "" for one of a node.
+// checkOf returns a check of a service, or of a node if service is "".
 func checkOf(service, id string, status catalog.CheckStatus) *catalog.Check {
 	return &catalog.Check{ID: id, Service: service, Name: id, Status: status}
 }
 
-// registerInCatalog has a client register in the catalog, and fails the test unless that is done.
+// registerInCatalog makes a client register in the catalog, and fails the test unless that succeeds.
 func (g *rig) registerInCatalog(op RegisterCatalog) Result {
 	g.t.Helper()
 	res := g.client(op)
@@ -44,7 +44,7 @@ func (g *rig) registerInCatalog(op RegisterCatalog) Result {
 	return res
 }
 
-// report has a client set a check of the logical node, and fails the test unless that is done.
+// report makes a client set a check of the logical node, and fails the test unless that succeeds.
 func (g *rig) report(check string, status catalog.CheckStatus, output string) Result {
 	g.t.Helper()
 	res := g.client(SetCheck{Check: check, Status: status, Output: output})
@@ -150,7 +150,7 @@ func TestCatalogRegistrationOfWhatIsThereTakesNoIndex(t *testing.T) {
 	}
 }
 
-// deepCopy copies as far as a test may change.
+// deepCopy copies everything that a test may change.
 func deepCopy(op RegisterCatalog) RegisterCatalog {
 	if op.Node != nil {
 		n := *op.Node
@@ -251,15 +251,15 @@ func TestCatalogRegistrationKeepsChecksUnlessItReplacesThem(t *testing.T) {
 	}
 }
 
-// serviceAt is a service of the logical node at an address.
+// serviceAt returns a service of the logical node at an address.
 func serviceAt(address, name, id string, checks ...*catalog.Check) RegisterCatalog {
 	op := service(name, id, checks...)
 	op.Service.Address, op.Instance.HostName, op.Instance.IPAddr = address, address, address
 	return op
 }
 
-// TestCatalogRegistrationIsRefusedAnIDOfAnotherHost: hosts that share it share no agent, so equal ids are
-// another host's.
+// TestCatalogRegistrationIsRefusedAnIDOfAnotherHost: hosts that register on the logical node share no agent, so an
+// equal id belongs to another host.
 func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 	here, there := serviceAt("10.0.0.2", "web", "web-80", checkOf("web-80", "alive", catalog.Passing)), serviceAt("10.0.0.3", "web", "web-80")
 	otherPort := serviceAt("10.0.0.2", "web", "web-80")
@@ -316,7 +316,7 @@ func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 	}
 }
 
-// agents is a registration of an agent.
+// agents turns a registration into an agent's.
 func agents(op RegisterCatalog) RegisterCatalog {
 	op.Agent = true
 	return op
@@ -327,8 +327,8 @@ func readdressed(op RegisterCatalog) RegisterCatalog {
 	return op
 }
 
-// TestAgentsNodeGoesWithTheLastThatIsOnIt, however that goes, unless a registrar said something of it; a registrar's node
-// stays.
+// TestAgentsNodeGoesWithTheLastThatIsOnIt, however that goes, unless a registrar registered anything about the node;
+// a registrar's node stays.
 func TestAgentsNodeGoesWithTheLastThatIsOnIt(t *testing.T) {
 	place := func(agent, service string, node catalog.Node) RegisterCatalog {
 		op := serviceAt("", "web", service)
@@ -494,7 +494,7 @@ func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 	}
 }
 
-// Instances registered through either API that have one id: the one of Consul's API is meant first.
+// If instances registered through both APIs share an id, the one from Consul's API comes first.
 func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -604,7 +604,7 @@ func TestThawRefusesAnInconsistentCatalog(t *testing.T) {
 			g.registerInCatalog(serviceOn("n2", "web", "web-2"))
 			g.registerInCatalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "own", catalog.Passing)}})
 			f := g.Freeze()
-			// What is immutable is copied before a test spoils it.
+			// Immutable values are copied before a test spoils them.
 			lease, s := *f.Leases[0].Lease, *f.Leases[0].Lease.Service
 			s.Checks = copiesOf(s.Checks)
 			lease.Service = &s
@@ -657,7 +657,7 @@ func TestCatalogRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 	expect.That(t, len(ops) == 0, "due: %+v", ops)
 }
 
-// Every check of a service costs each operation on one of them, on every node.
+// Every check of a service adds to the cost of each operation on any of them, on every node.
 func TestCatalogRegistrationBoundsTheChecksOfAServiceAndANode(t *testing.T) {
 	many := func(service string, from, to int) (checks []*catalog.Check) {
 		for i := from; i < to; i++ {
@@ -715,7 +715,7 @@ func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
 	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
 }
 
-// A service that registers at an agent says no more of its node than where it is; by the catalog's API it may say anything.
+// A service that registers at an agent says only where its node is; through the catalog's API it may say anything.
 func TestAgentsRegistrationNeedsItsApplicationAlone(t *testing.T) {
 	v := newRig(t).View()
 	op := serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Passing))
@@ -726,7 +726,7 @@ func TestAgentsRegistrationNeedsItsApplicationAlone(t *testing.T) {
 	expect.Slice(t, Needs(op, v), append(registering("web"), nodeNeed(access.Write)), "needs of one with a check of the node:")
 }
 
-// Two nodes that propose the first registrations of a node by different spellings know nothing of each other.
+// Two nodes that propose the first registrations of a node under different spellings do not know about each other.
 func TestNodesOfOneNameAreOneNodeFromLevelThreeOn(t *testing.T) {
 	for level, want := range map[byte]string{2: "[Win-Host win-HOST win-host]", 3: "[Win-Host]"} {
 		g := newRig(t)

@@ -108,8 +108,8 @@ func TestRemovalRecordsBeyondTheBoundArePrunedOldestFirst(t *testing.T) {
 func TestDeltaShowsAChangeFor180To210Seconds(t *testing.T) {
 	tests := []struct {
 		changed int64 // lease clock
-		shown   int64 // still at
-		gone    int64 // from
+		shown   int64 // still visible at
+		gone    int64 // gone from
 	}{
 		{0, 209_999, 210_000},
 		{1, 209_999, 210_000},
@@ -161,7 +161,7 @@ func TestDeltaListsByApplicationRemovedLast(t *testing.T) {
 	}
 }
 
-// A client that has any full answer of the window and applies the delta has the present content.
+// A client that has any full answer from the window and applies the delta has the present content.
 func TestDeltaAppliedToAnyFullListOfTheWindowGivesThePresentOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
@@ -207,7 +207,7 @@ func checkDelta(t *rapid.T, old, now *View) {
 	}
 }
 
-// shown is what readers see of a lease: what the registry knows of an override can change without it.
+// shown is what readers see of a lease; the registry's details of an override can change without it.
 type shown struct {
 	instance *Instance
 	changed  Index
@@ -221,7 +221,7 @@ func contentOf(v *View) map[Key]shown {
 	return content
 }
 
-// words returns a history as text: kind, times if more than one, status, and what else there is.
+// words returns a history as text: kind, times if more than one, status, and anything else.
 func words(events []Event) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -374,7 +374,7 @@ func TestHistoryContinuesInTheNextLife(t *testing.T) {
 			g := newRig(t)
 			g.register(instance(orders1, Up, 100))
 			g.client(Cancel{orders1})
-			for left := tt.pass; left > 0; left -= maxLead / 2 { // the clock moves by an hour at most
+			for left := tt.pass; left > 0; left -= maxLead / 2 { // the clock moves by at most an hour
 				g.pass(min(left, maxLead/2))
 				g.Advance(g.now)
 			}
@@ -424,12 +424,12 @@ func TestHistoryOfAnEvictionSaysHowLongItWasSilentAndWhyItWasNotWithheld(t *test
 	}
 }
 
-// What nodes of all versions remember of an eviction is the same: the end that a lease has by itself counts.
+// Nodes of all versions remember the same about an eviction: the end that a lease has without a link counts.
 func TestHistoryOfAnEvictionDoesNotDependOnTheLink(t *testing.T) {
 	g := newRig(t)
 	g.apply(fromDC2, Register{instance(orders1, Up, 100)})
 	g.client(SelfPreservation{To: PreservationHeld, For: 1000, By: keeper})
-	g.pass(100_000) // after its end, and before the one that its datacenter gives it
+	g.pass(100_000) // after its end, but before the end that its datacenter gives it
 	g.client(SelfPreservation{From: PreservationHeld, To: PreservationOff})
 	g.pass(20_001)
 	g.client(Evict{Items: g.Expired(g.now.Lease, 1)})

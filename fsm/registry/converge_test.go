@@ -15,9 +15,9 @@ import (
 
 var fromNode = Origin{Kind: LocalPeer}
 
-// The nodes of a datacenter without consensus live each their own life, and hear now and then what
-// another one has, or had. Once they tell each other everything, they soon agree, and what was
-// registered or canceled last is what they agree on.
+// Each node of a datacenter without consensus lives its own life, and now and then hears what another one has, or
+// had. Once they tell each other everything they soon agree, and what they agree on is the last registration or
+// cancel.
 func TestReplicationMakesNodesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCircle(rapid.IntRange(2, 3).Draw(t, "nodes"))
@@ -37,7 +37,7 @@ func TestReplicationMakesNodesAgree(t *testing.T) {
 	})
 }
 
-// circle is some nodes, and every operation that any of them sent.
+// circle is a set of nodes, and every operation that any of them sent.
 type circle struct {
 	nodes []*Registry
 	now   Stamp
@@ -56,7 +56,7 @@ func newCircle(n int) *circle {
 	return c
 }
 
-// drawClientOp is what clients and operators of a node do.
+// drawClientOp draws what clients and operators of a node do.
 var drawClientOp = rapid.Custom(func(t *rapid.T) Op {
 	key, dirty := drawKey.Draw(t, "key"), drawDirty.Draw(t, "dirty")
 	switch rapid.IntRange(0, 12).Draw(t, "op") {
@@ -79,8 +79,8 @@ var drawClientOp = rapid.Custom(func(t *rapid.T) Op {
 	}
 })
 
-// step has one thing happen on one node: a client's operation, the end of what is due, or that it hears
-// what a node has, or had.
+// step makes one thing happen on one node: a client's operation, the end of what is due, or news of what another node
+// has, or had.
 func (c *circle) step(t *rapid.T) {
 	passed := rapid.SampledFrom([]int64{0, 0, 1, 1000, 6000}).Draw(t, "pass")
 	c.now.Lease, c.now.Wall = c.now.Lease+passed, c.now.Wall+passed
@@ -108,7 +108,7 @@ func (c *circle) apply(t *rapid.T, node *Registry, origin Origin, op Op) Result 
 	return res
 }
 
-// says is all that a node has, live and removed.
+// says returns everything that a node has, live and removed.
 func (c *circle) says(node *Registry) []Op {
 	var ops []Op
 	v := node.View()
@@ -122,8 +122,8 @@ func (c *circle) says(node *Registry) []Op {
 	return ops
 }
 
-// exchange has every node send every other one all it has, in any order, with some of what was sent
-// before in between. It says whether nothing changed by that.
+// exchange makes every node send every other one all it has, in any order, mixed with some of what was sent before.
+// It reports whether that changed nothing.
 func (c *circle) exchange(t *rapid.T) (quiet bool) {
 	quiet = true
 	for _, teller := range c.nodes {
@@ -143,19 +143,19 @@ func (c *circle) exchange(t *rapid.T) (quiet bool) {
 	return quiet
 }
 
-// stand is the version of an instance, and whether it lives by it.
+// stand is the version of an instance, and whether the instance is live in it.
 type stand struct {
 	life  uint32
 	dirty int64
 	live  bool
 }
 
-// compare takes a removal for newer than the registration that it ended.
+// compare ranks a removal above the registration that it ended.
 func (s stand) compare(o stand) int {
 	return cmp.Or(cmp.Compare(s.life, o.life), cmp.Compare(s.dirty, o.dirty), cmp.Compare(one(o.live), one(s.live)))
 }
 
-// newest is the newest that any node has of each instance.
+// newest returns the newest version of each instance that any node has.
 func (c *circle) newest() map[Key]stand {
 	stands := make(map[Key]stand)
 	enter := func(l *Lease, live bool) {
@@ -201,7 +201,7 @@ func sums(r *Registry) map[Key]uint64 {
 	return sums
 }
 
-// A change that a node of this datacenter sent is sent to no peer: that node sends it to the others itself.
+// A change sent by a node of this datacenter goes to no peer: that node sends it to the others itself.
 func TestReplicaByANodeOfThisDatacenterIsSentToNoPeer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
@@ -234,9 +234,9 @@ var drawToldOp = rapid.Custom(func(t *rapid.T) Op {
 	}
 })
 
-// n1 and n2 are nodes of dc1 without consensus, dc2 owns orders-1. While the link was cut, both sides decided
-// something of it, in the same number of steps. Whatever that is: once they tell each other again they agree
-// within a few rounds, and then nothing changes any more.
+// n1 and n2 are nodes of dc1 without consensus, dc2 owns orders-1. While the link was cut, both sides made decisions
+// about it, in the same number of steps. Whatever those are: once the sides talk again they agree within a few
+// rounds, and then nothing changes any more.
 func TestReplicasOfEqualVersionInTwoDatacentersConverge(t *testing.T) {
 	statuses := []Status{Up, Down, OutOfService, Starting}
 	decisions := map[string][]Op{}
@@ -275,7 +275,7 @@ func decideApart(t *testing.T, here, there Op, first int) {
 		for k := range sites {
 			for l := range sites {
 				from, to := sites[(first+k)%3], sites[(first+l)%3]
-				// dc2 talks to n1 alone, which is as good as any node of dc1.
+				// dc2 talks only to n1; any other node of dc1 would do as well.
 				if apart := from == n2 && to == dc2 || from == dc2 && to == n2; from == to || apart {
 					continue
 				}
@@ -297,7 +297,7 @@ func decideApart(t *testing.T, here, there Op, first int) {
 	}
 }
 
-// sendAs has one registry tell another orders-1, and take what the answer has newer. It says whether
+// sendAs makes one registry tell another about orders-1, and adopt what is newer in the answer. It reports whether
 // anything changed.
 func sendAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
 	origin := func(owner, other bool) Origin {
@@ -323,14 +323,14 @@ func sendAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
 	return from.index+to.index != before
 }
 
-// evictNow is the eviction that a node decides for itself.
+// evictNow returns the eviction that a node decides on its own.
 func evictNow(r *Registry, key Key) Evict {
 	l, _ := r.View().Find(key)
 	return Evict{Epoch: r.Epoch(), Items: []EvictItem{{l.Handle, l.Registered, r.renewed(l).Lease}}}
 }
 
-// Nodes that are cut off from a client evict it alive, and others miss that it was canceled and came again.
-// What the client says to the nodes afterwards is ordered by its timestamps all the same.
+// Nodes that are cut off from a living client evict it, and others miss that it was canceled and came back. What the
+// client tells the nodes afterwards is still ordered by its timestamps.
 func TestRemovalMissedByOtherNodesLosesNothingTheyAcknowledge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCircle(rapid.IntRange(2, 3).Draw(t, "nodes"))
@@ -395,8 +395,8 @@ func TestOperatorsActsOutliveTheEvictionByOneNode(t *testing.T) {
 	expect.That(t, l.Instance.Overridden == Down, "got %+v, want what was decided last", l.Instance)
 }
 
-// A registration after a removal goes on with the life that was removed if its timestamp makes it the newer
-// one. Edits count on so that every node knows what became of the override.
+// A registration after a removal goes on with the removed life if its timestamp makes it the newer one. The number of
+// edits goes on too, so that every node knows what became of the override.
 func TestRegistrationAfterARemovalContinuesTheLife(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -428,7 +428,7 @@ func TestRegistrationAfterARemovalContinuesTheLife(t *testing.T) {
 func evicted(g *rig)  { g.client(evictNow(g.Registry, orders1)) }
 func canceled(g *rig) { g.client(Cancel{orders1}) }
 
-// This datacenter was founded anew, and another one tells how a life before that ended.
+// This datacenter was founded anew, and another one tells how a life from before that ended.
 func TestCancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -455,13 +455,13 @@ func TestCancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 	}
 }
 
-// A copy of an instance that was evicted may be one of before that comes again: only a renewal after the
-// last one that was known of, or a newer version, brings it back.
+// A copy of an evicted instance may be an old one that arrives again: only a renewal after the last known one, or a
+// newer version, brings the instance back.
 func TestReplicaNotRenewedSinceAnEvictionIsRefused(t *testing.T) {
 	dc2 := Origin{Kind: RemoteDC, DC: "dc2"}
 	for _, tc := range []struct {
 		name  string
-		age   int64 // of the copy's last renewal, 20 s after that of the evicted one
+		age   int64 // of the copy's last renewal, 20 s after that of the evicted instance
 		dirty int64 // the evicted instance has 100
 		back  bool
 	}{

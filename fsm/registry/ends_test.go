@@ -34,8 +34,8 @@ func TestLeaseExpired(t *testing.T) {
 	}
 }
 
-// A lease ends strictly after one duration since its last renewal, and not before the grace of the
-// epoch, min(duration, renewal interval + 5 s), but never later than one grace after its duration.
+// A lease ends strictly after one duration since its last renewal, and not before the epoch's grace, min(duration,
+// renewal interval + 5 s), but never later than one grace after its duration.
 func TestExpiredListsALeaseAfterItsLastMillisecond(t *testing.T) {
 	tests := []struct {
 		name               string
@@ -105,7 +105,7 @@ func TestExpiredListsTheOldestEndFirst(t *testing.T) {
 	expect.Slice(t, g.Expired(g.now.Lease+26_000, 0), nil, "none of them: got")
 }
 
-// The heap finds what a walk over all leases finds, so no live lease is ever offered for eviction.
+// The heap finds what a walk over all leases finds, so no living lease is ever offered for eviction.
 func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
@@ -155,8 +155,8 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 	})
 }
 
-// Upstream's Lease.renew adds the duration once more, so that a lease that was renewed lives two of
-// them: 180 s by default. One that was only registered lives one.
+// Upstream's Lease.renew adds the duration once more, so that a renewed lease lives two durations: 180 s by default.
+// A lease that was only registered lives one.
 func TestDoubledLeaseLastsTwoDurationsOnceRenewed(t *testing.T) {
 	const whole = 90_000
 	tests := []struct {

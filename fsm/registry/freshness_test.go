@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// leased is an instance that renews at an interval and lives for a duration, in seconds.
+// leased returns an instance that renews at an interval and lives for a duration, both in seconds.
 func leased(key Key, interval, duration int32) *Instance {
 	in := instance(key, Up, 100)
 	in.RenewalInterval, in.Duration = interval, duration
@@ -94,8 +94,8 @@ func TestFreshnessGoesByEachLeasesInterval(t *testing.T) {
 	expect.That(t, holds && f.Counted == 20 && f.Fresh == 10, "got %+v, %s, want half of them not fresh", f, why)
 }
 
-// What is taken away on purpose is no failure, in steps of whatever size; and nothing is left of it
-// that could drift (Netflix/eureka issue 1247).
+// Instances that are removed on purpose, in steps of any size, are not a failure, and leave nothing behind that could
+// drift (Netflix/eureka issue 1247).
 func TestSelfPreservationStaysOffWhenCancelsShrinkTheRegistry(t *testing.T) {
 	for _, step := range []int{1, 7, 40, 99} {
 		t.Run(fmt.Sprintf("%d at once", step), func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestSelfPreservationStaysOffWhenCancelsShrinkTheRegistry(t *testing.T) {
 	}
 }
 
-// After a fall that was evicted under a release, what is left is the new whole: it turns off, and
-// protects the rest as it did the others. Upstream's threshold stays where it was.
+// After a fall that was evicted under a release, the rest is the new whole: self-preservation turns off, and protects
+// the rest as it did the others. Upstream's threshold stays where it was.
 func TestConditionFollowsThePresentLeases(t *testing.T) {
 	g := running(t, 100, DefaultSettings())
 	g.live(50, 3*60_000)
@@ -162,7 +162,7 @@ func TestFreshnessByAppListsOverdueLeases(t *testing.T) {
 	expect.That(t, slices.EqualFunc(got, want, equal), "got  %+v\nwant %+v", got, want)
 }
 
-// naive counts what Freshness counts; times are thirds of a millisecond, so that nothing is rounded.
+// naive counts what Freshness counts, in thirds of a millisecond, so that nothing is rounded.
 func naive(r *Registry, now int64) Figures {
 	var f Figures
 	for _, l := range r.handles.leases {
@@ -255,10 +255,10 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// seeded draws as a proposer does, the same in every run.
+// seeded draws as a proposer does, but the same numbers in every run.
 func seeded(seed uint64) func(k int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
 
-// halfDead is a rig with 20 leases, 10 of which have ended.
+// halfDead returns a rig with 20 leases, 10 of which have ended.
 func halfDead(t *testing.T, s Settings) *rig {
 	g := newRig(t)
 	g.Configure(s)
@@ -273,13 +273,13 @@ func halfDead(t *testing.T, s Settings) *rig {
 	return g
 }
 
-// round evicts what one round may take, and says how many went.
+// round evicts as many as one round may, and returns how many went.
 func (g *rig) round(draw func(k int) int) int {
 	victims := Victims(g.Expired(g.now.Lease, 1000), g.View().RoundLimit(0), draw)
 	return g.client(Evict{Epoch: g.Epoch(), Items: victims}).Count
 }
 
-// The worked example that the literature prints, with upstream's numbers: limit = n - (int) (n * 0.85).
+// The worked example from the literature, with upstream's numbers: limit = n - (int) (n * 0.85).
 func TestRoundLimitIsTheShareOfTheRegistry(t *testing.T) {
 	tests := []struct {
 		name             string
@@ -341,8 +341,7 @@ func TestVictimsAreDifferentOnesOfTheDue(t *testing.T) {
 	}
 }
 
-// Over many rounds each application loses in proportion to what it has among the due, whatever the
-// order in which they ended.
+// Over many rounds each application loses in proportion to its share of the due leases, in whatever order they ended.
 func TestVictimsAreDrawnFromApplicationsByTheirShare(t *testing.T) {
 	const rounds = 3000
 	sizes := map[string]int{"LARGE": 60, "MIDDLE": 30, "SMALL": 10}

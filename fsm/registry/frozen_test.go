@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Two registries live through the same steps; one is frozen and thawed in the middle.
+// Two registries live through the same steps; one is frozen and thawed halfway.
 func TestThawedRegistryContinuesUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := New(), New()
@@ -40,7 +40,7 @@ func TestThawedRegistryContinuesUnchanged(t *testing.T) {
 	})
 }
 
-// lastChanges are the indexes of the last changes of all that can be waited for.
+// lastChanges returns the indexes of the last changes of all topics.
 func lastChanges(v *View) map[Topic]Index {
 	all := map[Topic]Index{}
 	note := func(t Topic) { all[t], _ = v.LastChange(t) }
@@ -92,7 +92,7 @@ func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
 	expect.That(t, app.Changed == 3, "changed at %d, want 3", app.Changed)
 }
 
-// Each lie that a snapshot can tell, alone.
+// Each inconsistency that a snapshot can have, alone.
 func TestThawRefusesAnInconsistentState(t *testing.T) {
 	lease := func(change func(l *Lease)) func(f *Frozen) {
 		return func(f *Frozen) {
@@ -264,7 +264,7 @@ func TestThawRefusesInconsistentActsAndHistories(t *testing.T) {
 	}
 }
 
-// spoilt is a history of which one event is another one.
+// spoilt returns a history with one event changed.
 func spoilt(h History, event int, change func(*Event)) History {
 	events := h.Events()
 	change(&events[event])

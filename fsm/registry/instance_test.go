@@ -22,7 +22,7 @@ func TestEveryStatusHasAWordOfItsOwn(t *testing.T) {
 	expect.That(t, !ok && Status(len(all)).String() == "UNKNOWN", "a word that is empty is read as a status, or a status beyond the last is %s", Status(len(all)))
 }
 
-// What lists the statuses and is not made of Statuses.
+// Everything that lists the statuses without calling Statuses.
 func TestPagesAndColorsHaveEveryStatus(t *testing.T) {
 	words := StatusWords()
 	last := len(words) - 1

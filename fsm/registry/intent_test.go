@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// intents are what operators decide of an instance, as docs/adr/0035 compares them.
+// intents are the acts of operators on an instance that docs/adr/0035 compares.
 var intents = map[string]Op{
 	"drain":      SetOverride{Key: orders1, Status: OutOfService, By: keeper, Drain: true},
 	"override":   SetOverride{Key: orders1, Status: OutOfService, By: keeper},
@@ -17,7 +17,7 @@ var intents = map[string]Op{
 	"quarantine": Quarantine{Key: orders1, For: 24 * 60 * 60 * 1000, By: keeper},
 }
 
-// shownAs is what lists have of orders-1: its status, or that it is in none.
+// shownAs returns how lists show orders-1: its status, or that no list has it.
 func (g *rig) shownAs() string {
 	switch l, there := g.View().Find(orders1); {
 	case !there:
@@ -29,7 +29,7 @@ func (g *rig) shownAs() string {
 	}
 }
 
-// sites are two registries that tell each other, and the act of an operator at the first, which both know.
+// sites are two registries that exchange news, and an operator's act at the first, which both know.
 type sites struct {
 	here, there *rig
 	fromHere    Origin // as there sees it
@@ -50,7 +50,7 @@ func newSites(t *testing.T, level byte, fromHere, fromThere Origin, before ...Op
 	return s
 }
 
-// exchange has both sites send each other all that they have until nothing changes.
+// exchange makes both sites send each other everything until nothing changes.
 func (s *sites) exchange() {
 	for range 4 {
 		for _, way := range []struct {
@@ -69,8 +69,8 @@ func (s *sites) exchange() {
 	}
 }
 
-// TestIntentOfOperatorsOverTheLivesOfAnInstance walks the table of ADR 35: what becomes of the act of an operator. "by itself"
-// is the client's own PUT status, which stays as Eureka has it, and "before" any override below level 3.
+// TestIntentOfOperatorsOverTheLivesOfAnInstance walks the table of ADR 35: what becomes of an operator's act. "by
+// itself" is the client's own PUT status, which stays as in Eureka, and "before" any override below level 3.
 func TestIntentOfOperatorsOverTheLivesOfAnInstance(t *testing.T) {
 	dc1, dc2 := Origin{Kind: RemoteDC, DC: "dc1"}, Origin{Kind: RemoteDC, DC: "dc2"}
 	again := func(g *rig, dirty int64) { g.client(Register{instance(orders1, Up, dirty)}) }
@@ -151,7 +151,7 @@ func TestIntentOfOperatorsOverTheLivesOfAnInstance(t *testing.T) {
 	}
 }
 
-// An override waits in the record of the removal until its end, also when the record is reduced, for a day at most.
+// An override waits in the record of the removal until its end, even when the record is reduced, but at most a day.
 func TestIntentWaitsForADayAtMost(t *testing.T) {
 	const hour = 60 * 60 * 1000
 	for name, tc := range map[string]struct {
@@ -187,8 +187,8 @@ func TestIntentWaitsForADayAtMost(t *testing.T) {
 	}
 }
 
-// A drain of what an operator keeps out of service for a time ends when that time has passed and its client has started
-// again.
+// A drain of an instance that an operator keeps out of service for a time ends when that time has passed and its
+// client has started again.
 func TestIntentOfADrainWithinAnOverridesTime(t *testing.T) {
 	const hour = 60 * 60 * 1000
 	ends := func(g *rig) {
@@ -235,7 +235,7 @@ func TestIntentThatWaitsCanBeEnded(t *testing.T) {
 	expect.Equal(t, g.shownAs(), "UP", "it comes back")
 }
 
-// What is registered through Consul's API has no timestamp of its client: a deregistration alone ends its drain.
+// A registration through Consul's API has no client timestamp: only a deregistration ends its drain.
 func TestIntentForAServiceOfConsul(t *testing.T) {
 	for act, want := range map[string]string{"drain": "UP", "override": "OUT_OF_SERVICE", "by itself": "UP", "quarantine": "hidden"} {
 		g := newRig(t)

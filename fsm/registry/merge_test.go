@@ -12,7 +12,7 @@ import (
 
 var fromDC2 = Origin{Kind: RemoteDC, DC: "dc2"}
 
-// replicaAt is a replica of orders-1 as another server tells it right now.
+// replicaAt returns a replica of orders-1 as another server sends it right now.
 func replicaAt(status Status, dirty int64, change ...func(*Replica)) Replica {
 	op := Replica{Instance: instance(orders1, status, dirty), Life: 1}
 	for _, c := range change {
@@ -48,7 +48,7 @@ func ownedBy(dc string) func(*Replica) {
 	return func(op *Replica) { op.Owner = dc }
 }
 
-// Stored is life 1 at 100, overridden to OUT_OF_SERVICE as edit 1; its client said UP.
+// The stored copy is life 1 at 100, overridden to OUT_OF_SERVICE as edit 1; its client said UP.
 func TestReplicaIsMergedByHalves(t *testing.T) {
 	type want struct {
 		outcome    Outcome
@@ -111,7 +111,7 @@ func TestReplicaIsMergedByHalves(t *testing.T) {
 	}
 }
 
-// Of one version, the incoming copy's host makes its fingerprint the greater or the smaller one.
+// The versions are equal; the incoming copy's host makes its fingerprint the greater or the smaller one.
 func TestReplicaOfEqualVersionIsDecidedByTheOwnersDatacenter(t *testing.T) {
 	var greater, smaller string
 	for i := 0; greater == "" || smaller == ""; i++ {
@@ -126,7 +126,7 @@ func TestReplicaOfEqualVersionIsDecidedByTheOwnersDatacenter(t *testing.T) {
 		name   string
 		stored Origin // of the stored registration
 		origin Origin
-		owner  string // as told
+		owner  string // as sent
 		host   string
 		taken  bool
 	}{
@@ -152,7 +152,7 @@ func TestReplicaOfEqualVersionIsDecidedByTheOwnersDatacenter(t *testing.T) {
 	}
 }
 
-// A client may name the last timestamp there is. What changes after it is newer on every server all the same.
+// A client may name the last possible timestamp. Any change after it is still newer on every server.
 func TestChangeAfterTheLastTimestampBeginsANewLife(t *testing.T) {
 	web2 := Key{App: "WEB", ID: "web-2"}
 	for _, tt := range []struct {
@@ -182,7 +182,7 @@ func TestChangeAfterTheLastTimestampBeginsANewLife(t *testing.T) {
 	}
 }
 
-// What a file has and other servers would not, comes back as they take it.
+// What a file has but other servers would refuse comes back in the form that they accept.
 func TestRestoredInstanceIsAsOtherServersTakeIt(t *testing.T) {
 	g := newRig(t)
 	g.SetLevel(2)
@@ -193,7 +193,7 @@ func TestRestoredInstanceIsAsOtherServersTakeIt(t *testing.T) {
 	expect.That(t, got.DataCenter.Value("instance-id") == orders1.ID && got.LastDirty == 0, "got %+v, want the instance-id and timestamp 0", got)
 }
 
-// The file says what a service reported when it was saved; what it reports now, its checks say.
+// The file says what a service reported when it was saved; its checks say what it reports now.
 func TestRestoredServiceReportsUnderItsOverrideWhatItsChecksSay(t *testing.T) {
 	g := newRig(t)
 	g.SetLevel(2)
@@ -318,7 +318,7 @@ func TestEqualReplicaIsARenewalSomeTimeAgo(t *testing.T) {
 	expect.That(t, res.Outcome == Older && g.View().LastRenewal(g.lease(orders1)) != g.now, "a life that is over: %+v, renewed at %v", res, g.now)
 }
 
-// Two that registered the same life, each knowing of the quarantine or not, agree that there is one.
+// Two servers that registered the same life, one knowing about the quarantine and one not, agree that it holds.
 func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -336,7 +336,7 @@ func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
 	}
 }
 
-// The sender, which did not know of the quarantine, has to take it from here: here is the newer edit.
+// The sender, which did not know about the quarantine, has to adopt it from here: the newer edit is here.
 func TestReplicaGetsTheQuarantineOfARemovalRecordAsANewerEdit(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -367,7 +367,7 @@ func TestReplicaGetsTheQuarantineOfARemovalRecordAsANewerEdit(t *testing.T) {
 	}
 }
 
-// What another server says of a later life begins one.
+// A later life begins when another server tells about it.
 func TestReplicaOfALaterLifeBeginsWhenItWasLastRenewed(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -382,8 +382,8 @@ func TestReplicaOfALaterLifeBeginsWhenItWasLastRenewed(t *testing.T) {
 	expect.That(t, l.Life == 1, "told without a life: got %+v, want life 1", l)
 }
 
-// A client whose clock went back, or that changes without a new timestamp, is newer than its copies all
-// the same: it begins a new life, where there are copies.
+// A client whose clock went back, or that changes without a new timestamp, is still newer than its copies: it begins
+// a new life, if copies exist.
 func TestRegistrationNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testing.T) {
 	renamed := replicaAt(Up, 100, hostOf("new")).Instance
 	tests := []struct {
@@ -421,7 +421,7 @@ func TestRegistrationNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testing.T) {
 	}
 }
 
-// What is to be told to whom, by the last change: indexes, 0 for never. The registration is 1.
+// Which peers must be told about the last change: indexes, 0 for never. The registration is 1.
 func TestLeaseIndexesSayWhichPeersGetAChange(t *testing.T) {
 	type marks struct {
 		byClient, byRemote, described, overrode Index

@@ -15,15 +15,15 @@ import (
 
 const registryPage = "../../docs/reference/protocol/eureka-registry.md"
 
-// beaten is a heartbeat's answer as HTTP has it.
+// beaten returns a heartbeat's answer as HTTP has it.
 func beaten(g *rig, origin Origin, op Renew) string {
 	return map[Outcome]string{Done: "200", Newer: "404", NotFound: "404", Older: "409"}[g.apply(origin, op).Outcome]
 }
 
-// underTheSameTimestamp says what becomes of heartbeats that say a status, where another one was registered under the
-// same timestamp and operators did something: for a client that sends nothing else, for one that registers the old
-// status after each 404, and for one that registers the new one; at the node that has the registration, and at another
-// one.
+// underTheSameTimestamp says what becomes of heartbeats that report a status, when another one was registered under
+// the same timestamp and operators did something: for a client that sends nothing else, for one that registers the
+// old status after each 404, and for one that registers the new one; at the node that has the registration, at
+// another one, and in turn.
 func underTheSameTimestamp(t *testing.T, stored, said Status, alone bool, acts ...Op) (cell string) {
 	t.Helper()
 	for _, where := range []string{"here", "there", "in turn"} {
@@ -59,7 +59,8 @@ func underTheSameTimestamp(t *testing.T, stored, said Status, alone bool, acts .
 				nodes := map[string]int{"in turn": 2}[where]
 				expect.That(t, asked <= cmp.Or(nodes, 1), "%s: asked to register %d times", what, asked)
 			}
-			if cell = cmp.Or(cell, got); how == "beats on" || stored != Unknown { // one without a status takes any registration
+			// An instance without a status accepts any registration.
+			if cell = cmp.Or(cell, got); how == "beats on" || stored != Unknown {
 				expect.Equal(t, got, cell, "%s: it", what)
 			}
 			for _, g := range []*rig{s.here, s.there} {
@@ -73,8 +74,8 @@ func underTheSameTimestamp(t *testing.T, stored, said Status, alone bool, acts .
 	return cell
 }
 
-// The tables of the page, made by go test ./fsm/registry -run Heartbeats -update: what heartbeats say against what is
-// stored. A new status is in them by itself.
+// The tables of the page, made by go test ./fsm/registry -run Heartbeats -update: what heartbeats report against what
+// is stored. They include a new status automatically.
 func TestHeartbeatsAgainstWhatIsStored(t *testing.T) {
 	var all []Status
 	for s := range Status(statusCount) {
@@ -91,7 +92,7 @@ func TestHeartbeatsAgainstWhatIsStored(t *testing.T) {
 	for _, said := range all[1:] {
 		table += fmt.Sprintf(" `%s` |", said)
 	}
-	names := map[string][]string{} // of the states with the same rows
+	names := map[string][]string{} // of the states with equal rows
 	var order []string
 	for _, state := range states {
 		var rows string
@@ -147,7 +148,7 @@ func TestHeartbeatsAgainstWhatIsStored(t *testing.T) {
 	golden.Part(t, registryPage, "<!-- heartbeats: made by go test ./fsm/registry -run Heartbeats -update -->\n", "<!-- end of heartbeats -->", table)
 }
 
-// at is an instance at an address.
+// at returns an instance at an address.
 func at(address string, dirty int64) Register {
 	i := instance(orders1, Up, dirty)
 	i.IPAddr = address
@@ -230,7 +231,7 @@ func TestRegistrationsOfAClientCountInTheOrderInWhichTheyCome(t *testing.T) {
 						}
 						for range 2 {
 							expect.Equal(t, g.client(beat(min(row.dirty, i.LastDirty))).Outcome, Done, "%s: a heartbeat of the living", what)
-							g.client(beat(ahead)) // of the dead
+							g.client(beat(ahead)) // from the dead one
 						}
 						expect.That(t, g.find(orders1).Instance == i, "%s: heartbeats changed it", what)
 						need.OK(t, check(g.Registry))
@@ -241,7 +242,7 @@ func TestRegistrationsOfAClientCountInTheOrderInWhichTheyCome(t *testing.T) {
 	}
 }
 
-// Replicas answer alike, also one that was restored from a snapshot after the client was asked.
+// Replicas answer alike, even one that was restored from a snapshot after the client was asked.
 func TestHeartbeatThatWasAskedForCountsAfterASnapshot(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Starting, 100))

@@ -127,8 +127,8 @@ func TestActOnAnUnknownInstanceIsNotFound(t *testing.T) {
 	expect.Equal(t, g.client(Quarantine{Key: orders1}), Result{}, "end of a quarantine that is none, done without a change:")
 }
 
-// Netflix/eureka issue 955: after an override was set and deleted by a console whose clock is ahead,
-// the client's heartbeat is refused, it registers again with the timestamp it has, and must be UP.
+// Netflix/eureka issue 955: after a console whose clock is ahead has set and deleted an override, the client's
+// heartbeat is refused, it registers again with the timestamp it has, and must be UP.
 func TestOverrideDeletedLetsItsClientRegisterAgainIssue955(t *testing.T) {
 	for name, console := range map[string]int64{"console without a timestamp": 0, "console's clock ahead": 900_000} {
 		t.Run(name, func(t *testing.T) {
@@ -250,8 +250,7 @@ func TestOverrideRemembersWhatTheClientReported(t *testing.T) {
 	}
 }
 
-// Another server's copy of what is stored already is no registration, but it may tell what the client
-// reports now.
+// Another server's copy of what is already stored is not a registration, but it may tell what the client reports now.
 func TestOverrideReportedStatusComesWithAReplicatedRegistration(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, OutOfService, 100))
@@ -283,7 +282,7 @@ func TestOverrideToUnknownIsNone(t *testing.T) {
 	expect.That(t, l.Override == nil && l.Instance.Status == Unknown, "got %s, %+v; want UNKNOWN without details", l.Instance.Status, l.Override)
 }
 
-// The leader's ends of overrides and of quarantines take effect as they were proposed, or not at all.
+// The leader's ends of overrides and quarantines take effect as proposed, or not at all.
 func TestProposedEndIsFenced(t *testing.T) {
 	override, quarantine := SetOverride{Key: orders1, Status: Down, For: 60_000}, Quarantine{Key: orders1, For: 60_000}
 	other := func(op Op) Op {
@@ -522,12 +521,12 @@ func TestQuarantineSurvivesARemoval(t *testing.T) {
 	}
 }
 
-// Whatever happens to an instance here, it is hidden exactly from its quarantine until that ends.
+// Whatever else happens to it here, an instance is hidden from the start of its quarantine to the end, exactly.
 func TestQuarantineHidesAnInstanceFromItsStartToItsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
 		now := Stamp{Lease: 1000, Wall: startOfWall}
-		until := map[Key]int64{} // of those in quarantine, live or gone
+		until := map[Key]int64{} // of quarantined instances, live or gone
 		for _, s := range drawSteps.Draw(t, "steps") {
 			if _, elsewhere := s.op.(Replica); elsewhere {
 				continue
@@ -544,7 +543,8 @@ func TestQuarantineHidesAnInstanceFromItsStartToItsEnd(t *testing.T) {
 			for key, at := range until {
 				_, live := before.Find(key)
 				ended := s.end && slices.ContainsFunc(ending, func(op Op) bool { _, ok := op.(EndQuarantine); return ok && live && at <= now.Lease })
-				if ended || !live && at <= now.Lease { // that of a removed instance is not ended: it has no effect any more
+				// A removed instance's quarantine is not ended: it just no longer has an effect.
+				if ended || !live && at <= now.Lease {
 					delete(until, key)
 				}
 			}
@@ -558,7 +558,7 @@ func TestQuarantineHidesAnInstanceFromItsStartToItsEnd(t *testing.T) {
 	})
 }
 
-// Documents of an application are made anew whenever it changed.
+// Documents of an application are rebuilt whenever it changes.
 func TestQuarantinedInstanceChangesItsApplication(t *testing.T) {
 	tests := []struct {
 		name string
@@ -598,7 +598,7 @@ func TestEndingIsInTheOrderOfTime(t *testing.T) {
 		g.client(SetOverride{Key: key, Status: Down, For: ms})
 		g.client(Quarantine{Key: key, For: ms})
 	}
-	for _, slot := range []uint32{1, 3, 2, 0} { // of one time: as they were set
+	for _, slot := range []uint32{1, 3, 2, 0} { // those of equal time in the order they were set
 		h := Handle{Slot: slot, Gen: uint64(slot + 1)}
 		set := Index(slot*3 + 2)
 		want = append(want, EndOverride{Handle: h, Set: set}, EndQuarantine{Handle: h, Set: set + 1})

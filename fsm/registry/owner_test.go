@@ -11,7 +11,7 @@ import (
 
 const cut = 15_000 // ms of silence
 
-// contactDC2 notes a contact with dc2 now.
+// contactDC2 records a contact with dc2 now.
 func (g *rig) contactDC2() { g.apply(fromDC2, Contact{DC: "dc2", Cut: cut}) }
 
 func TestOwnerIsTheDatacenterOfTheLastRegistration(t *testing.T) {
@@ -153,7 +153,8 @@ func TestOwnerBecomesTheRemoteDatacenterThatRenews(t *testing.T) {
 	}
 }
 
-// A node's client is a client of the datacenter; what it tells of another's instance its owner's client did.
+// A node's clients are clients of the datacenter; the renewals of another's instance that it passes on are by the
+// owner's clients.
 func TestOwnerIsCreditedWithRenewalsThatANodeSends(t *testing.T) {
 	state := func(g *rig) LeaseState { return g.Freeze().Leases[0] }
 	for _, owner := range []string{"", "dc2"} {
@@ -171,7 +172,7 @@ func TestOwnerIsCreditedWithRenewalsThatANodeSends(t *testing.T) {
 	}
 }
 
-// A registration counts as a renewal by the client, whichever datacenter was the owner before.
+// A registration counts as a renewal by the client, whichever datacenter owned the instance before.
 func TestOwnerRuleCountsARegistrationAsARenewal(t *testing.T) {
 	tests := []struct {
 		name           string
@@ -207,8 +208,8 @@ func TestOwnerElsewhereIsNotCountedForSelfPreservation(t *testing.T) {
 	expect.That(t, f.Leases == 1, "taken over: got %+v, want one", f)
 }
 
-// Another datacenter has an instance that was canceled here, and takes this one for its owner. If this one
-// took the other for the owner, too, neither would compare it, and what was lost on the way would stay lost.
+// Another datacenter has an instance that was canceled here, and takes this one for its owner. If this one took the
+// other for the owner too, neither would compare it, and anything lost on the way would stay lost.
 func TestOwnerHereIsAccepted(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -286,7 +287,7 @@ func TestTimingIsByTheNewestMessageOfAnIncarnation(t *testing.T) {
 	}
 }
 
-// Time that passed on the wall clock alone is time: this side was down, or had no leader.
+// Time that passed only on the wall clock counts: this side was down, or had no leader.
 func TestTimingAllowsForATimeWhenTheLeaseClockStoodStill(t *testing.T) {
 	g := newRig(t)
 	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 5000})
@@ -470,7 +471,7 @@ func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
 	}
 }
 
-// dc1 has orders-1, renewed a second ago, when its clock stood still for an unknown time.
+// doubting returns dc1 with orders-1, renewed a second before its clock stood still for an unknown time.
 func doubting(t *testing.T) *rig {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -510,7 +511,7 @@ func TestHearsayIsSentWithAnAgeThatRenewsNothing(t *testing.T) {
 	expect.Equal(t, g.View().ReplicaOf(g.lease(orders1), g.now.Lease).Age, 0, "after a renewal it is told with an age of")
 }
 
-// A version is no renewal: what was decided before the node stood still is told, and taken, as ever.
+// A version is not a renewal: decisions from before the node stood still are sent, and accepted, as ever.
 func TestHearsayKeepsItsVersion(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -524,8 +525,8 @@ func TestHearsayKeepsItsVersion(t *testing.T) {
 	expect.That(t, g.View().Age(g.lease(orders1), g.now.Lease) == UnknownAge, "a newer version that is hearsay made a renewal of hearsay")
 }
 
-// A node may have sent to no other node what it acknowledged before it was down. That must not be lost, and is nothing
-// that others may tell as renewed.
+// A node may have acknowledged something and gone down before sending it to another node. It must not be lost, but
+// other nodes must not pass it on as renewed either.
 func TestHearsayAboutAnUnknownInstanceIsEnteredForOneLease(t *testing.T) {
 	g := newRig(t)
 	g.WithoutConsensus()
@@ -542,7 +543,7 @@ func TestHearsayAboutAnUnknownInstanceIsEnteredForOneLease(t *testing.T) {
 	expect.That(t, res.Outcome == Done, "a newer registration: %+v, want it entered", res)
 }
 
-// It belongs to that principal in each of its incarnations, and after a restart, until the name is freed.
+// The name belongs to that principal in every incarnation, and after a restart, until it is freed.
 func TestSendersNameBelongsToThePrincipalThatUsedItFirst(t *testing.T) {
 	g := newRig(t)
 	owner := func(dc, want string) {

@@ -42,7 +42,7 @@ func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	g.registerInCatalog(service("web", "web-2"))
 	g.client(DeregisterCatalog{Service: "web-1"})
 	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, as before:")
-	// Replaced, they count, and the other way round.
+	// When replaced, they count, and the other way round.
 	g.client(Register{instance(Key{App: "WEB", ID: "web-2"}, Up, 100)})
 	expect.Equal(t, g.View().Expectation().Clients, clients+1, "clients expected after one got a lease:")
 	g.registerInCatalog(service("web", "web-2"))
@@ -224,7 +224,7 @@ func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 		"passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
 	expect.That(t, home.lease(web1).Sum() == away.lease(web1).Sum(), "the two have different sums, and would be repaired for ever")
 
-	// What was told before a check's change does not undo it.
+	// A copy from before a check's change does not undo the change.
 	stale := away.View().ReplicaOf(away.lease(web1), away.now.Lease)
 	home.report("a", catalog.Critical, "")
 	if res := home.apply(fromDC2, stale); res.Outcome != Older || home.lease(web1).reported() != Down {
@@ -274,7 +274,7 @@ func TestPermanentInstancesStatusIsNotDecidedByAReplica(t *testing.T) {
 	}
 }
 
-// Servers that have the same version of an instance without a lease must take the one with a lease.
+// Servers that have the same version of an instance without a lease must adopt the one with a lease.
 func TestPermanentInstanceThatGetsALeaseBeginsANewLife(t *testing.T) {
 	g := newRig(t)
 	g.client(AckPeer{Peer: "dc2"})
@@ -312,7 +312,7 @@ func TestSetCheckIsAChangeOnlyIfStatusOrOutputIsNew(t *testing.T) {
 		name    string
 		before  catalog.CheckStatus
 		status  catalog.CheckStatus
-		output  string // "old" before
+		output  string // it was "old"
 		changes bool
 		want    string // output
 	}{
@@ -348,8 +348,8 @@ func TestSetCheckIsAChangeOnlyIfStatusOrOutputIsNew(t *testing.T) {
 	}
 }
 
-// Of a service's checks other servers get only the status that follows: its instance is newer by its timestamp when
-// that status changes, and not otherwise.
+// Other servers get only the status that follows from a service's checks: its instance gets a newer timestamp when
+// that status changes, and at no other time.
 func TestCheckThatChangesTheStatusMakesItNewerForOtherServers(t *testing.T) {
 	g := newRig(t)
 	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
@@ -386,7 +386,7 @@ func TestSetCheckNeedsItsNodeItsTTLAndTheLeadersEpoch(t *testing.T) {
 	}
 }
 
-// An operation that no leader should have proposed must not make a state whose snapshot no node accepts.
+// An operation that no leader should have proposed must not make a state whose snapshot every node rejects.
 func TestCheckWithNegativeTimesHasNone(t *testing.T) {
 	g := newRig(t)
 	given := withTTL("a", -1)
@@ -397,7 +397,7 @@ func TestCheckWithNegativeTimesHasNone(t *testing.T) {
 	expect.OK(t, expect.Err(Thaw(g.Freeze())))
 }
 
-// withTTL is a passing check with a TTL.
+// withTTL returns a passing check with a TTL.
 func withTTL(id string, ttl int64) *catalog.Check {
 	c := checkOf("web-1", id, catalog.Passing)
 	c.TTL = ttl
@@ -421,7 +421,7 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.pass(9000)
 	index := g.View().Index()
-	g.report("a", catalog.Passing, "fine") // says nothing new, and is a heartbeat all the same
+	g.report("a", catalog.Passing, "fine") // says nothing new, but is still a heartbeat
 	if got := g.View().LastHeartbeat(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
@@ -475,7 +475,7 @@ func TestCheckGetsAGraceAfterALeadershipBegan(t *testing.T) {
 		g := newRig(t)
 		g.registerInCatalog(service("web", "web-1", withTTL("a", tt.ttl)))
 		end := g.now.Lease + tt.ttl + tt.want
-		for term := range uint64(2) { // whoever leads next gives it no second grace
+		for term := range uint64(2) { // the next leader does not give it a second grace
 			g.pass(tt.ttl + 1000*int64(term))
 			g.Advance(g.now)
 			g.Establish(Epoch{Term: 1 + term, Index: 1}, "c")
@@ -505,7 +505,7 @@ func TestCheckCriticalForTooLongRemovesItsService(t *testing.T) {
 	g.pass(30_000)
 	ops := g.applyEnding()
 	need.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
-	r, err := Thaw(g.Freeze()) // the time that it is critical is part of the state
+	r, err := Thaw(g.Freeze()) // how long it has been critical is part of the state
 	need.OK(t, err)
 	g.Registry = r
 	g.pass(1)

@@ -14,15 +14,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// step is one random step of a registry's life, the same on every registry it is taken on.
+// step is one random step in a registry's life, the same on every registry that takes it.
 type step struct {
 	pass     int64 // ms before it
 	origin   Origin
 	op       Op        // nil: only the clock moves
-	evict    int       // at most so many of what has expired
+	evict    int       // at most so many of the expired leases
 	epoch    Epoch     // established if not zero
-	settings *Settings // configured if there are any
-	end      bool      // the overrides and quarantines whose time has passed
+	settings *Settings // configured if not nil
+	end      bool      // whether overrides and quarantines end whose time has passed
 }
 
 func (s step) apply(r *Registry, now Stamp) Result {
@@ -32,7 +32,7 @@ func (s step) apply(r *Registry, now Stamp) Result {
 	if s.epoch != (Epoch{}) {
 		r.Establish(s.epoch, "cluster")
 	}
-	for r.Clock().Lease+maxLead < now.Lease { // the clock moves by an hour at most
+	for r.Clock().Lease+maxLead < now.Lease { // the clock moves by at most an hour
 		r.Advance(Stamp{Lease: r.Clock().Lease + maxLead, Wall: now.Wall})
 	}
 	switch {
@@ -188,8 +188,7 @@ var (
 	drawSteps = rapid.SliceOfN(drawStep, 30, 200)
 )
 
-// check verifies that everything the registry keeps twice agrees. The table of handles is taken for
-// the truth.
+// check verifies that everything the registry keeps twice agrees, taking the table of handles for the truth.
 func check(r *Registry) error {
 	v := r.View()
 	all := slices.DeleteFunc(slices.Clone(r.handles.leases), func(l *Lease) bool { return l == nil })
@@ -238,7 +237,7 @@ func check(r *Registry) error {
 	return checkLists(v, slices.DeleteFunc(all, func(l *Lease) bool { return l.Quarantine != nil }))
 }
 
-// checkLive verifies what is kept of a live lease, quarantined or not.
+// checkLive verifies everything about a live lease, quarantined or not.
 func checkLive(r *Registry, v *View, l *Lease) error {
 	key, kind := l.Key(), Live
 	if l.Quarantine != nil {
@@ -284,7 +283,7 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 	return nil
 }
 
-// checkLists verifies that readers find the leases that are listed, and no others.
+// checkLists verifies that readers find the listed leases, and no others.
 func checkLists(v *View, listed []*Lease) error {
 	byID, byVIP, bySecureVIP := map[string]int{}, map[string]int{}, map[string]int{}
 	var counts Counts
@@ -376,7 +375,7 @@ var (
 	})
 )
 
-// serviceInstance is the instance of a service as the API makes it.
+// serviceInstance returns the instance of a service as the API makes it.
 func serviceInstance(node string, s *catalog.Service) *Instance {
 	id := s.ID
 	if node != "" {
@@ -387,8 +386,8 @@ func serviceInstance(node string, s *catalog.Service) *Instance {
 	return i
 }
 
-// checkCatalog verifies that services and checks are found where leases and nodes have them, and that
-// what follows from checks does.
+// checkCatalog verifies that services and checks are found where leases and nodes have them, and that the
+// consequences of checks hold.
 func checkCatalog(r *Registry, v *View, all []*Lease) error {
 	services := 0
 	checkIndexes := func(checks []*catalog.Check) error {
@@ -439,7 +438,7 @@ func checkCatalog(r *Registry, v *View, all []*Lease) error {
 	return checkNodesLists(v, all)
 }
 
-// checkAliases verifies that each alias check has the worst state of the checks that it follows, through whatever other
+// checkAliases verifies that each alias check has the worst state of the checks that it follows, even through other
 // alias checks.
 func checkAliases(r *Registry, v *View) error {
 	for c := range allChecks(r, v) {
@@ -471,7 +470,7 @@ func allChecks(r *Registry, v *View) iter.Seq[*catalog.Check] {
 	}
 }
 
-// worstFollowed is the worst status that an alias check follows.
+// worstFollowed returns the worst status that an alias check follows.
 func worstFollowed(r *Registry, v *View, c *catalog.Check, seen map[*catalog.Check]bool) (worst catalog.CheckStatus) {
 	seen[c] = true
 	node := c.Node
@@ -513,7 +512,7 @@ func worstFollowed(r *Registry, v *View, c *catalog.Check, seen map[*catalog.Che
 	return worst
 }
 
-// readable says whether an alias check may follow what it names on a node.
+// readable reports whether an alias check may follow its target on a node.
 func readable(v *View, c *catalog.Check, node string) bool {
 	name, l := v.Followed(c.Node, c.Alias), (*Lease)(nil)
 	if c.Service != "" {

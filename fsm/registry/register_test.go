@@ -97,8 +97,8 @@ func TestRegisterAgain(t *testing.T) {
 	}
 }
 
-// Netflix/eureka issue 802: UP reached this server first, then a peer's copy of the earlier
-// STARTING. The late one must neither win nor lend its status to the newer timestamp.
+// Netflix/eureka issue 802: UP reached this server first, then a peer's copy of the earlier STARTING. The late copy
+// must neither win nor lend its status to the newer timestamp.
 func TestRegisterByAPeerOfAnOlderInstanceChangesNothingIssue802(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 1464710678627))
@@ -157,7 +157,7 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 	g.client(SetOverride{Key: orders1, Status: OutOfService})
 	before := g.lease(orders1)
 	g.pass(7000)
-	// The peer says what it was told: UP, and knows of no override.
+	// The peer says what it was told: UP, without knowing about an override.
 	res := g.peer(Register{instance(orders1, Up, 100)})
 	expect.That(t, res == (Result{Handle: first.Handle}), "got %+v, want Done without an index", res)
 	expect.That(t, g.lease(orders1) == before, "the lease was changed")
@@ -169,7 +169,7 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 	expect.That(t, res.Index != 0 && g.lease(orders1).Origin == FromEureka, "a replicated change: %+v, want an index and the peer's origin", res)
 }
 
-// A change in any field is seen, so that none is forgotten when one is added.
+// A change in any field is seen, so nobody can forget a field that is added.
 func TestInstancesDifferInEveryField(t *testing.T) {
 	full := Instance{
 		Metadata:   []Pair{{Key: "a", Value: "b"}},
@@ -371,12 +371,12 @@ func TestStatusRuleChain(t *testing.T) {
 	}
 }
 
-// The same chain through Register: the lease that exists counts, and the override of the key.
+// The same chain through Register: the existing lease and the override of the key count.
 func TestRegisterDecidesTheStatusByTheRules(t *testing.T) {
 	tests := []struct {
 		name     string
 		existing Status
-		override Status // set after the first registration; Unknown: none
+		override Status // set after the first registration; Unknown: not set
 		reported Status
 		origin   Origin
 		want     Status

@@ -76,7 +76,7 @@ func TestClockFollowsTheNextLeaderAfterAWallTimeOneYearAhead(t *testing.T) {
 	}
 }
 
-// Other servers have the copy whose timestamp is ahead, and must find what takes its place newer.
+// Other servers have the copy whose timestamp is ahead, and must take its replacement for newer.
 func TestRegistrationInThePlaceOfATimestampAheadIsNewerOnEveryServer(t *testing.T) {
 	g, other := newRig(t), newRig(t)
 	g.client(Contact{DC: "dc2", Sender: "s", Incarnation: 1, Cut: 15_000})
@@ -109,15 +109,15 @@ func TestRegistrationOlderThanATimestampWithinAnHourIsNotStoredBelowLevel3(t *te
 	expect.That(t, res.Outcome == KeptExisting, "got %+v, want the newer one kept", res)
 }
 
-// A network fault ends: self-preservation goes off when enough of the silent were heard again, and the
-// others are still to come.
+// A network fault ends: self-preservation goes off when enough of the silent clients were heard again, and the others
+// are still to come.
 func TestGraceCoversTheLastClientsToComeBack(t *testing.T) {
 	const grace = 30_000 + renewalGrace
 	tests := []struct {
 		name  string
 		state PreservationState
 		ends  func(g *rig)
-		grace int64 // ms that a lease which ended long ago is given
+		grace int64 // ms that a lease which ended long ago still gets
 	}{
 		{"on, until the condition was false", PreservationOn, func(g *rig) { g.decide(good) }, grace},
 		{"on, with upstream's formula", PreservationOn, func(g *rig) { g.decide(good); g.Configure(Settings{Expectation: true}) }, 0},
@@ -147,10 +147,10 @@ func TestGraceCoversTheLastClientsToComeBack(t *testing.T) {
 	}
 }
 
-// spoiled is an instance that no format can hold: what registers it panics over its status, halfway.
+// spoiled returns an instance that no format can hold: registering it panics over its status, halfway.
 func spoiled(key Key) *Instance { return instance(key, Status(200), startOfWall+120_000) }
 
-// panics performs an operation and says what it panicked with; "": it did not.
+// panics performs an operation and returns what it panicked with, or "".
 func panics(r *Registry, now Stamp, op Op) (cause string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -194,8 +194,8 @@ func TestRegistryIsMadeAnewFromAViewAfterAPanic(t *testing.T) {
 	expect.That(t, halves > 0, "no operation panicked halfway")
 }
 
-// sameButForSlots checks that two states are equal but for what an operation that panicked uses up, and for the last
-// renewal of the instance that it was about.
+// sameButForSlots checks that two states are equal except for what an operation that panicked uses up, and for the
+// last renewal of its instance.
 func sameButForSlots(t *rapid.T, got, want Frozen, about Key) {
 	for i := range got.Leases {
 		if got.Leases[i].Lease.Key() == about && i < len(want.Leases) {
@@ -207,7 +207,7 @@ func sameButForSlots(t *rapid.T, got, want Frozen, about Key) {
 	need.Deep(t, got, want, "made anew")
 }
 
-// What a node without consensus knows of renewals is not part of what a snapshot has.
+// What a node without consensus knows about renewals is not part of a snapshot.
 func TestRebuildKeepsWhatRenewalsSay(t *testing.T) {
 	r := New()
 	r.WithoutConsensus()
@@ -259,7 +259,7 @@ func TestRebuildUndoesWhatAnOperationWroteIntoTheTableOfRenewals(t *testing.T) {
 	expect.That(t, !renewed, "the slot of what was never shown is not free")
 }
 
-// A registry that was made anew has the bounds of the level that the one before it had.
+// A rebuilt registry keeps the bounds of its level.
 func TestRebuildKeepsTheLevel(t *testing.T) {
 	r := New()
 	r.SetLevel(2)

@@ -44,7 +44,7 @@ func TestCancelOfTheLastInstanceRemovesItsApplication(t *testing.T) {
 	}
 }
 
-// Each of the fences of an eviction, broken alone.
+// Each of an eviction's fences, broken alone.
 func TestEvictIsFenced(t *testing.T) {
 	epoch := Epoch{Term: 7, Index: 70}
 	tests := []struct {
@@ -90,7 +90,7 @@ func TestEvictIsFenced(t *testing.T) {
 	}
 }
 
-// Eviction is the cancel code: record, delta, queue and index, one for each lease.
+// An eviction does what a cancel does: record, delta, queue and index, one for each lease.
 func TestEvictRecordsARemovalAsACancelDoes(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -154,7 +154,7 @@ func TestRecentQueuesHaveReregistrationsAndUnknownCancels(t *testing.T) {
 	expect.That(t, len(got) == 1 && got[0].Key == billing1, "cancelled %v, want the unknown one", got)
 }
 
-// Stored is life 2 at 100, which no client has renewed.
+// The stored copy is life 2 at 100, which no client has renewed.
 func TestRemoveOfALiveInstanceComparesVersions(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -234,7 +234,7 @@ func TestRemoveOfAnInstanceThatIsNotStoredLeavesARecord(t *testing.T) {
 	}
 }
 
-// The record of an instance that was here is shown in the delta also when a newer one replaces it.
+// The record of an instance that was here stays in the delta even when a newer record replaces it.
 func TestRemovalRecordThatIsReplacedStaysInTheDelta(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -248,7 +248,7 @@ func TestRemovalRecordThatIsReplacedStaysInTheDelta(t *testing.T) {
 	}
 }
 
-// Each server evicts an instance of whose renewals it knows none; a server that knows of later ones keeps it.
+// Each server evicts an instance if it knows of no renewals; a server that knows of later ones keeps it.
 func TestRemoveByEvictionIsRefusedByAServerWithALaterRenewal(t *testing.T) {
 	fromOwner := func(g *rig) { g.apply(fromDC2, replicaAt(Up, 100)) }
 	byClient := func(g *rig) { g.register(instance(orders1, Up, 100)) }
@@ -266,7 +266,7 @@ func TestRemoveByEvictionIsRefusedByAServerWithALaterRenewal(t *testing.T) {
 		origin Origin
 		age    int64
 		gone   bool
-		taken  bool // its owner is this datacenter now, which is a change
+		taken  bool // its owner is now this datacenter, which is a change
 	}{
 		{"owner evicts its own", fromOwner, fromDC2, 95_000, true, false},
 		{"own instance, another datacenter", byClient, fromDC2, 95_000, false, false},
@@ -294,7 +294,7 @@ func TestRemoveByEvictionIsRefusedByAServerWithALaterRenewal(t *testing.T) {
 	}
 }
 
-// Documents of an application are made anew whenever it changed, also after a restart.
+// Documents of an application are rebuilt whenever it changes, even after a restart.
 func TestRemovalRecordChangesItsApplication(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders2, Up, 100))

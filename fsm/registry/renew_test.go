@@ -8,8 +8,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The answers of a renewal by the sender's lastDirtyTimestamp; the stored one is 100. The lease is
-// renewed whatever the answer.
+// The answers to a renewal by the sender's lastDirtyTimestamp; the stored one is 100. The lease is renewed whatever
+// the answer.
 func TestRenewComparesTimestamps(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -142,8 +142,8 @@ func TestRenewByHandleAllocatesNothing(t *testing.T) {
 	expect.Equal(t, testing.AllocsPerRun(100, func() { g.client(op) }), 0, "allocations:")
 }
 
-// An instance whose home is a Eureka server is canceled, at its home or elsewhere. What the home sends of it afterwards was
-// sent before that, or says that the instance lives there.
+// An instance whose home is a Eureka server is canceled, at its home or elsewhere. Whatever the home sends about it
+// afterwards was either sent before the cancel, or says that the instance lives there.
 func TestEurekaServerRefutesACancelOnceNothingOfBeforeIsUnderWay(t *testing.T) {
 	other := Origin{Kind: RemoteDC, DC: "other"}
 	for _, tc := range []struct {
@@ -201,8 +201,8 @@ func TestEurekaServerRefutesACancelOnceNothingOfBeforeIsUnderWay(t *testing.T) {
 	}
 }
 
-// A Eureka server sends all nodes of a datacenter without consensus what its client says. Of two that saw the cancel at
-// different times one may still refuse it when the other does not.
+// A Eureka server sends all nodes of a datacenter without consensus what its client says. If two of them saw the
+// cancel at different times, one may still refuse it when the other no longer does.
 func TestNodesAgreeOnAnInstanceThatCameBackAfterACancel(t *testing.T) {
 	first, second := newRig(t), newRig(t)
 	node := Origin{Kind: LocalPeer}
@@ -319,7 +319,7 @@ func TestRenewalsOfAConnectionMayWaitForATenthOfItsTime(t *testing.T) {
 	expect.Equal(t, LineOf(t.Context()).MayWait(start), false, "one of no connection may wait:")
 }
 
-// A removal that another server sends may be the first that a registry hears of at all.
+// A removal from another server may be the first thing that a registry ever hears.
 func TestRemovalOfTheUnknownIsRecordedWithItsReasonInAnEmptyRegistry(t *testing.T) {
 	for _, origin := range []Origin{fromNode, {Kind: RemoteDC, DC: "dc2"}, FromEureka} {
 		g := newRig(t)
@@ -328,7 +328,7 @@ func TestRemovalOfTheUnknownIsRecordedWithItsReasonInAnEmptyRegistry(t *testing.
 		v := g.View()
 		changes := need.Got(v.Changes(0, 0))(t)
 		need.That(t, len(changes) == 1, "%d changes, want the removal", len(changes))
-		for _, seen := range []*View{v, before} { // one that is older has no record of it
+		for _, seen := range []*View{v, before} { // the older view has no record of it
 			why, ok := seen.Why(changes[0])
 			expect.That(t, ok == (seen == v) && (!ok || why == EventCanceled), "its reason is %s, %t", why, ok)
 			expect.That(t, seen.LastRenewal(changes[0].Lease) == Stamp{}, "it was renewed at %v", seen.LastRenewal(changes[0].Lease))
@@ -340,7 +340,7 @@ func TestRemovalOfTheUnknownIsRecordedWithItsReasonInAnEmptyRegistry(t *testing.
 	}
 }
 
-// What a removed lease was called by says nothing any more: its slot is another one's, here or on another node.
+// A removed lease's handle no longer means anything: its slot belongs to another lease, here or on another node.
 func TestRemovedLeaseHasNoSlot(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -354,13 +354,13 @@ func TestRemovedLeaseHasNoSlot(t *testing.T) {
 	expect.Equal(t, g.View().LastRenewal(live), g.now, "renewal of the live lease")
 	expect.Equal(t, g.View().LastRenewal(&removed), removed.RenewedAt, "renewal of a removed lease with the handle of a live one")
 	expect.Equal(t, g.View().Age(&removed, g.now.Lease), g.now.Lease-7, "age of a removed lease")
-	g.client(Cancel{orders1}) // frees slot 0, where the last renewal is left
+	g.client(Cancel{orders1}) // frees slot 0, which still holds the last renewal
 	expect.Equal(t, g.View().LastRenewal(&nameless), nameless.RenewedAt, "renewal of a lease without a handle")
 	_, ok := g.View().Why(Change{Lease: &removed, Index: 99})
 	expect.That(t, !ok, "a removed lease has a reason without a record")
 }
 
-// A write to a slot beyond the table is nobody's.
+// A write to a slot beyond the table belongs to nobody.
 func TestSlotBeyondTheTableIsFree(t *testing.T) {
 	table := newRenewals()
 	for _, slots := range []int{0, 1, renewalsPerChunk} {

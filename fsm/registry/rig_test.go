@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// rig is a registry and the time that it is told.
+// rig is a registry and its time.
 type rig struct {
 	*Registry
 	t   testing.TB
@@ -28,7 +28,7 @@ func newRig(t testing.TB) *rig {
 	return g
 }
 
-// pass lets both clocks go on.
+// pass moves both clocks on.
 func (g *rig) pass(ms int64) {
 	g.now.Lease += ms
 	g.now.Wall += ms
@@ -39,13 +39,13 @@ func (g *rig) apply(origin Origin, op Op) Result {
 	return g.Apply(g.now, g.Epoch().Term, origin, op)
 }
 
-// client performs an operation as a client sends it.
+// client performs an operation as if a client had sent it.
 func (g *rig) client(op Op) Result { return g.apply(FromClient, op) }
 
-// peer performs an operation as a Eureka server sends it.
+// peer performs an operation as if a Eureka server had sent it.
 func (g *rig) peer(op Op) Result { return g.apply(FromEureka, op) }
 
-// register registers what a client sends and fails the test unless it is taken.
+// register registers a client's instance and fails the test unless it is accepted.
 func (g *rig) register(i *Instance) Result {
 	g.t.Helper()
 	res := g.client(Register{i})

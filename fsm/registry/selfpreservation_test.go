@@ -13,17 +13,17 @@ var (
 	ann       = Act{Author: "ann", Reason: "maintenance"}
 	allStates = []PreservationState{PreservationOff, PreservationOn, PreservationReleased, PreservationHeld}
 
-	// Figures for which the condition of the default settings is true, and for which it is not.
+	// Figures for which the default settings' condition holds, and for which it does not.
 	bad  = Figures{Leases: 20, Counted: 20, Fresh: 8}
 	good = Figures{Leases: 20, Counted: 20, Fresh: 20}
 )
 
 const (
 	hour    = 60 * 60 * 1000
-	holding = 30 * 60 * 1000 // of the hold that in makes
+	holding = 30 * 60 * 1000 // the length of the hold that in makes
 )
 
-// in brings self-preservation into a state, as the log does.
+// in brings self-preservation into a state, as the log would.
 func (g *rig) in(state PreservationState) {
 	g.t.Helper()
 	switch state {
@@ -40,7 +40,7 @@ func (g *rig) in(state PreservationState) {
 	}
 }
 
-// decide does what the leader does in a round with figures, and says what became of it.
+// decide does what the leader does in a round with these figures, and returns the result.
 func (g *rig) decide(f Figures) (op SelfPreservation, taken bool) {
 	g.t.Helper()
 	op, ok := g.View().NextPreservation(g.now.Lease, f)
@@ -76,7 +76,7 @@ func TestSelfPreservation(t *testing.T) {
 	tests := []struct {
 		event string
 		do    func(g *rig) Result
-		want  [4]PreservationState // after off, on, released, held
+		want  [4]PreservationState // next state after off, on, released, held
 	}{
 		{"the condition holds", counted(bad, 0), [4]PreservationState{on, on, released, held}},
 		{"the condition does not hold", counted(good, 0), [4]PreservationState{off, off, off, held}},
@@ -137,7 +137,7 @@ func TestSelfPreservationTransitionsHaveAuthorTimeReasonAndEnd(t *testing.T) {
 	expect.Slice(t, g.View().Transitions(), want, "got")
 }
 
-// Released means that it does not come on again for the same reason: the condition must have been
+// Released means that self-preservation does not come on again for the same reason: the condition must have been
 // false once.
 func TestSelfPreservationReleasedComesOnOnlyAfterTheConditionWasFalse(t *testing.T) {
 	releases := map[string]func(g *rig){
@@ -167,7 +167,7 @@ func TestSelfPreservationReleasedComesOnOnlyAfterTheConditionWasFalse(t *testing
 	}
 }
 
-// What a leader proposes takes effect only under its own leadership, and in the state that it saw.
+// A leader's proposal takes effect only under its own leadership, and in the state that it saw.
 func TestSelfPreservationTransitionsOfTheLeaderAreFenced(t *testing.T) {
 	epoch := Epoch{Term: 3, Index: 7}
 	tests := []struct {
@@ -205,7 +205,7 @@ func TestSelfPreservationTransitionsOfTheLeaderAreFenced(t *testing.T) {
 	}
 }
 
-// An operator's act belongs to no epoch: it holds whichever node leads when it arrives.
+// An operator's act does not belong to an epoch: it holds whichever node leads when it arrives.
 func TestSelfPreservationActsOfOperatorsAreNotFenced(t *testing.T) {
 	g := newRig(t)
 	g.Establish(Epoch{Term: 3, Index: 7}, "c")
@@ -248,7 +248,7 @@ func TestSelfPreservationKeepsTheLast50Transitions(t *testing.T) {
 	}
 }
 
-// Other settings that a new leader brings hold for what is on already.
+// A new leader's settings also apply to self-preservation that is already on.
 func TestSelfPreservationThatIsOnFollowsTheSettings(t *testing.T) {
 	with := func(change func(s *Settings)) Settings {
 		s := DefaultSettings()
@@ -258,7 +258,7 @@ func TestSelfPreservationThatIsOnFollowsTheSettings(t *testing.T) {
 	tests := []struct {
 		name     string
 		settings Settings
-		until    int64 // after it came on; 0: at no time
+		until    int64 // after it came on; 0: never
 		next     [2]PreservationState
 	}{ // next: with the condition true after 59 minutes, and after 61
 		{"as before", DefaultSettings(), hour, [2]PreservationState{PreservationOn, PreservationReleased}},
@@ -284,7 +284,7 @@ func TestSelfPreservationThatIsOnFollowsTheSettings(t *testing.T) {
 				expect.Equal(t, g.View().Preservation(), want, "got")
 				expect.That(t, before.Preservation() == since, "a view from before changed: %+v", before.Preservation())
 				g.pass(after / 2)
-				g.Advance(g.now) // the clock believes in an hour at a time
+				g.Advance(g.now) // the clock moves by at most an hour
 				g.pass(after / 2)
 				g.decide(bad)
 				expect.Equal(t, g.View().Preservation().State, tt.next[i], "then")
@@ -293,7 +293,7 @@ func TestSelfPreservationThatIsOnFollowsTheSettings(t *testing.T) {
 	}
 }
 
-// Switched off, it does not come on by itself; an operator's hold works, and ends.
+// When switched off, it never comes on automatically; an operator's hold works, and ends.
 func TestSelfPreservationSwitchedOffCanBeHeld(t *testing.T) {
 	s := DefaultSettings()
 	s.SelfPreservation = false
@@ -340,7 +340,7 @@ func TestShareOfIsRoundedDown(t *testing.T) {
 	}
 }
 
-// An entry of the log is never refused, so what no setting can mean counts as what is nearest.
+// An entry of the log is never refused, so an invalid setting counts as the nearest valid one.
 func TestConfigureClampsSettings(t *testing.T) {
 	g := newRig(t)
 	g.Configure(Settings{Threshold: Whole + 1, Bound: -1, ExpectationUpdate: -1})
@@ -398,10 +398,10 @@ func TestExpectationThresholdFormula(t *testing.T) {
 	}
 }
 
-// keyed names the i-th of many instances.
+// keyed returns the key of the i-th of many instances.
 func keyed(i int) Key { return Key{App: "ORDERS", ID: fmt.Sprintf("orders-%03d", i)} }
 
-// running is a rig with n leases that its registry expects, at the beginning of a minute.
+// running returns a rig with n leases that its registry expects, at the beginning of a minute.
 func running(t *testing.T, n int, s Settings) *rig {
 	g := newRig(t)
 	g.Configure(s)
@@ -421,7 +421,7 @@ func (g *rig) renewAll(n int) {
 	}
 }
 
-// live passes a time in which the first n instances renew every 30 s.
+// live lets time pass while the first n instances renew every 30 s.
 func (g *rig) live(n int, ms int64) {
 	for range ms / 30_000 {
 		g.pass(30_000)
@@ -453,7 +453,7 @@ func TestExpectationFollowsRegistrationsAndRemovals(t *testing.T) {
 	g.wantClients("one evicted", 1)
 }
 
-// A server that expects no client expects none more after a registration, until it counts.
+// A server that expects no clients expects none after a registration either, until it counts.
 func TestExpectationOfNoClientWaitsForTheNextCount(t *testing.T) {
 	g := newRig(t)
 	f := g.Freeze()
@@ -470,8 +470,8 @@ func TestExpectationOfNoClientWaitsForTheNextCount(t *testing.T) {
 	g.wantClients("counted", 1)
 }
 
-// A fall by more than the threshold's share is never followed while self-preservation is on: the
-// expectation drifts away from the truth (Netflix/eureka issue 1247).
+// A fall by more than the threshold's share is never followed while self-preservation is on: the expectation drifts
+// away from the truth (Netflix/eureka issue 1247).
 func TestExpectationIsCountedEvery15Minutes(t *testing.T) {
 	const update = 15 * 60 * 1000
 	tests := []struct {
@@ -514,8 +514,8 @@ func TestExpectationIsCountedEvery15Minutes(t *testing.T) {
 	}
 }
 
-// Evictions lower the expectation, so that a slow decay escapes upstream's self-preservation, while
-// a fall that nothing evicts is not followed.
+// Evictions lower the expectation, so a slow decay escapes upstream's self-preservation, while a fall without
+// evictions is not followed.
 func TestExpectationDriftsAsUpstreams(t *testing.T) {
 	s := DefaultSettings()
 	s.Expectation = true
@@ -523,7 +523,7 @@ func TestExpectationDriftsAsUpstreams(t *testing.T) {
 	t.Run("evictions lower it", func(t *testing.T) {
 		g := running(t, 100, s)
 		alive := 100
-		for range 30 { // a tenth of what is left goes, and is evicted, each 5 minutes
+		for range 30 { // every 5 minutes a tenth of the rest goes, and is evicted
 			alive -= alive / 10
 			g.live(alive, 5*60_000)
 			holds, why := g.View().Condition(g.View().Freshness(g.now.Lease))
@@ -586,7 +586,7 @@ func TestExpectationCountsRenewalsOfTheLastCompleteMinute(t *testing.T) {
 	want(9*minute, 0, 0)
 }
 
-// What is not a renewal, or is refused, does not count.
+// Anything that is not a renewal, or is refused, does not count.
 func TestExpectationCountsRenewalsOnly(t *testing.T) {
 	g := newRig(t)
 	h := g.register(instance(orders1, Up, 100)).Handle
@@ -606,7 +606,7 @@ func TestExpectationCountsRenewalsOnly(t *testing.T) {
 	expect.Equal(t, g.View().Expectation().Renewals, 3, "renewals:")
 }
 
-// A figure that nothing refreshed since is as old as it is: the leader counts at its running clock.
+// A figure that nothing has refreshed gets old: the leader counts by its running clock.
 func TestExpectationFiguresChangeWhenTheMinuteIsOver(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))

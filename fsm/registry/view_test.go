@@ -147,7 +147,7 @@ func TestLastRenewalIsLiveInAViewFromBeforeTheTableGrew(t *testing.T) {
 	expect.Equal(t, old.LastRenewal(l), g.now, "got")
 }
 
-// Views are read by many goroutines while the state goes on; the race detector looks on.
+// Many goroutines read views while the state goes on; the race detector watches.
 func TestViewsAreReadWhileOperationsAreApplied(t *testing.T) {
 	g := newRig(t)
 	for i := range 100 {
@@ -175,7 +175,8 @@ func TestViewsAreReadWhileOperationsAreApplied(t *testing.T) {
 	readers.Wait()
 }
 
-// readAll reads everything in a view, and returns how its parts contradict each other, as parts of one moment do not.
+// readAll reads everything in a view, and returns an error if its parts do not fit together, as parts of one moment
+// do.
 func readAll(v *View) error {
 	n := 0
 	for l := range v.Leases() {
@@ -220,7 +221,7 @@ func TestByVIPFindsAnInstanceByABoundedNumberOfParts(t *testing.T) {
 	}
 }
 
-// What an application counts by status is what a walk over its leases finds, whatever happened to them; also in views of before.
+// An application's counts by status match a walk over its leases, whatever happened to them, even in older views.
 func TestCountsOfAnApplicationAreWhatAWalkFinds(t *testing.T) {
 	g := newRig(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -280,7 +281,7 @@ func TestChangeSaysWhyByTheLastEvent(t *testing.T) {
 	}
 }
 
-// All fields but those that are compared apart.
+// All fields except those that are compared separately.
 func TestFingerprintIsOfEveryFieldThatAClientSays(t *testing.T) {
 	apart := []string{"Status", "Overridden"}
 	full := payload(7)
@@ -400,7 +401,7 @@ func TestComparableYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
 	}
 }
 
-// What is heard from others is not told as if it had happened here.
+// Renewals heard from others are not passed on as if they had happened here.
 func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 	tests := []struct {
 		name           string
@@ -459,7 +460,7 @@ func TestRenewedAfterIgnoresBeatsOfASlotsEarlierLease(t *testing.T) {
 	}
 }
 
-// The answers to a renewal that another Rollcall server tells; stored is life 2 at 100, renewed 60 s ago.
+// The answers to a renewal from another Rollcall server; the stored copy is life 2 at 100, renewed 60 s ago.
 func TestRenewComparesLivesFirst(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -523,7 +524,7 @@ func TestRenewOfAnUnknownInstanceIsRefusedAfterANewerCancel(t *testing.T) {
 	}
 }
 
-// A flood of removals forgets records within seconds, and with them how far back the change list reaches.
+// A flood of removals drops records within seconds, and shortens the reach of the change list.
 func TestComparableIndexIsBelowANewerChangeThoughLaterRecordsWerePruned(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(Key{App: "ORDERS", ID: "fresh"}, Up, 100))
@@ -539,7 +540,7 @@ func TestComparableIndexIsBelowANewerChangeThoughLaterRecordsWerePruned(t *testi
 	expect.Equal(t, g.View().ComparableIndex(g.now.Lease), g.View().Index(), "later: comparable up to")
 }
 
-// Large records go before there are too many of them: as many as fit stay, the newest.
+// Large records go before there are too many of them: the newest stay, as many as fit.
 func TestRemovalRecordsAreBoundedByBytes(t *testing.T) {
 	g := newRig(t)
 	large := []Pair{{Key: "k", Value: strings.Repeat("v", 4<<20)}}
@@ -609,7 +610,7 @@ func TestCatalogGrowthIsTheGrowthByARegistration(t *testing.T) {
 	expect.Equal(t, g.View().CatalogBytes(), 0, "bytes of no nodes:")
 }
 
-// payload is an instance of about 1 KB in all, its strings its own as after decoding.
+// payload returns an instance of about 1 KB in all, with strings of its own as after decoding.
 func payload(i int) *Instance {
 	id := fmt.Sprintf("host-%06d.example.internal:orders:8080", i)
 	host := fmt.Sprintf("host-%06d.example.internal", i)

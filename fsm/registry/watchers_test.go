@@ -23,7 +23,7 @@ type watched struct {
 	*rig
 	Watchers
 	newest atomic.Pointer[View]
-	asked  atomic.Int64 // calls of newestView: they count how often waits are looked at
+	asked  atomic.Int64 // calls of newestView, that is, how often waits looked at the state
 }
 
 func newWatched(t testing.TB) *watched {
@@ -38,7 +38,7 @@ func (w *watched) publish() {
 	w.Publish(view)
 }
 
-// do performs operations, each with a view of its own.
+// do performs operations, each with its own view.
 func (w *watched) do(ops ...Op) {
 	for _, op := range ops {
 		w.client(op)
@@ -51,7 +51,7 @@ func (w *watched) newestView() *View {
 	return w.newest.Load()
 }
 
-// wait is an Await under way.
+// wait is an Await in progress.
 type wait struct {
 	changes Changes
 	err     error
@@ -144,8 +144,8 @@ func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
 	})
 }
 
-// A wait that others' changes have overtaken must not start to read the change list at its beginning,
-// nor be told that it is too old when the records of its beginning are forgotten.
+// A wait that others' changes have overtaken must not read the change list from its own beginning, nor be told that
+// it is too old when the records from then are dropped.
 func TestAwaitSkipsChangesThatAreNotSelected(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)})
@@ -219,7 +219,7 @@ func TestAwaitContinuesWhenAnotherReaderStops(t *testing.T) {
 	})
 }
 
-// A snapshot can put another state in the place of the present one, which is at 6 here.
+// A snapshot can replace the present state, which is at 6 here, by another.
 func TestAwaitAcrossARestore(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -276,7 +276,7 @@ func (g *rig) pruneRemovals() {
 	}
 }
 
-// result is the last instance that changed, "too old", or "" while it waits.
+// result returns the last instance that changed, "too old", or "" while it waits.
 func (w *wait) result() string {
 	synctest.Wait()
 	switch {
@@ -289,8 +289,8 @@ func (w *wait) result() string {
 	}
 }
 
-// Watchers that follow the changes see the last change of every instance that they selected, whatever
-// falls between two waits, and each change once.
+// Watchers that follow the changes see the last change of every instance that they selected, whatever happens between
+// two waits, and each change once.
 func TestAwaitMissesNoChangeBetweenWaits(t *testing.T) {
 	const apps, watchersPerApp, steps = 8, 4, 3000
 	w := newWatched(t)
@@ -300,7 +300,7 @@ func TestAwaitMissesNoChangeBetweenWaits(t *testing.T) {
 	name := func(app int) string { return fmt.Sprintf("APP-%d", app) }
 
 	var following sync.WaitGroup
-	for app := range apps + 1 { // the last ones follow all
+	for app := range apps + 1 { // the last ones follow everything
 		which := Selector{App: name(app)}
 		if app == apps {
 			which.App = ""
@@ -325,15 +325,15 @@ func TestAwaitMissesNoChangeBetweenWaits(t *testing.T) {
 		default:
 			w.client(Register{instance(key, Up, int64(100+i))})
 		}
-		if random.IntN(4) > 0 || i == steps-1 { // several in one view
+		if random.IntN(4) > 0 || i == steps-1 { // several changes in one view
 			w.publish()
 		}
 	}
 	following.Wait()
 }
 
-// follow follows the changes until it has seen the last instance of each application that it
-// selected, and compares what it made of them with the content at the end.
+// follow follows the changes until it has seen the last instance of each selected application, and compares the
+// content that it built from them with the content at the end.
 func (w *watched) follow(ctx context.Context, which Selector, most int) error {
 	content := map[Key]*Lease{}
 	var after Index
@@ -431,7 +431,7 @@ func isClosed(woken <-chan struct{}) bool {
 	}
 }
 
-// A state that is restored may be another one altogether.
+// A restored state may be a completely different one.
 func TestJoinIsWokenByAnOlderState(t *testing.T) {
 	w := newWatched(t)
 	old := w.View()
@@ -442,7 +442,7 @@ func TestJoinIsWokenByAnOlderState(t *testing.T) {
 	expect.That(t, isClosed(woken), "it was not woken")
 }
 
-// A change from a time when no reader waited wakes none later.
+// A change from a time when nobody waited wakes no later reader.
 func TestJoinIsNotWokenByEarlierChanges(t *testing.T) {
 	w := newWatched(t)
 	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
@@ -452,8 +452,9 @@ func TestJoinIsNotWokenByEarlierChanges(t *testing.T) {
 	expect.That(t, !isClosed(woken), "it was woken by what it had seen")
 }
 
-// Whatever happens, the last change of a topic does not go back, and those who wait for the topic are woken when it moves:
-// all but those who wait for what was not there before and is not now, and but for a removal whose record was pruned.
+// The last change of a topic never goes back, and readers that wait for the topic are woken when it moves. Two
+// exceptions: readers that wait for something that did not exist before and still does not, and removals whose record
+// was pruned.
 func TestTopicsMoveWithAWakeAndNotBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, now := New(), Stamp{Lease: 1000, Wall: startOfWall}

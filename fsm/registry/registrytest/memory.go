@@ -1,4 +1,4 @@
-// Package registrytest is a registry.Service for tests of what works on one.
+// Package registrytest provides a registry.Service for tests of the packages that use one.
 package registrytest
 
 import (
@@ -12,69 +12,69 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Memory is a registry.Service in one process, without durability, whose clock, health and errors a test decides. Set changes
-// its fields while it is used.
+// Memory is a registry.Service in one process, without durability. A test decides its clock, health and errors. Use
+// Set to change its fields while it is in use.
 type Memory struct {
-	Mu       sync.Mutex // guards what follows
+	Mu       sync.Mutex // guards the fields below
 	Registry *registry.Registry
 	Watchers registry.Watchers
-	Reported registry.Health // what Health says, but for the clock
+	Reported registry.Health // what Health reports, except the clock
 	ApplyErr error
-	ViewErr  error                      // of linearizable and leader reads
+	ViewErr  error                      // for linearizable and leader reads
 	Alone    bool                       // without consensus
 	Applies  int                        // calls of Apply
-	Applied  []registry.Op              // by all of them, in order
+	Applied  []registry.Op              // the operations of all those calls, in order
 	Wakes    int                        // returns of Changes with changes
-	After    func(taken registry.Index) // is called after every operation; nil: nothing
-	Passed   time.Duration              // that the test let pass, beside what passes by itself
+	After    func(taken registry.Index) // called after every operation, if not nil
+	Passed   time.Duration              // time that the test added to the real time
 	started  time.Time
 }
 
-// New is the service of a leader in its first term.
+// New returns the service of a leader in its first term.
 func New() *Memory {
 	m := &Memory{Registry: registry.New(), started: time.Now(), Reported: registry.Health{Ready: true, Quorum: true, Leads: true}}
 	m.Registry.Establish(registry.Epoch{Term: 1, Index: 1}, "test")
 	return m
 }
 
-// Set changes the service, or looks at it.
+// Set changes or reads the service under its mutex.
 func (m *Memory) Set(change func(m *Memory)) {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
 	change(m)
 }
 
-// Fail makes Apply fail; nil: no more.
+// Fail makes Apply return an error, or succeed again if err is nil.
 func (m *Memory) Fail(err error) { m.Set(func(m *Memory) { m.ApplyErr = err }) }
 
-// Count is how often Apply was called.
+// Count returns how often Apply was called.
 func (m *Memory) Count() (n int) {
 	m.Set(func(m *Memory) { n = m.Applies })
 	return n
 }
 
-// Woken is how often Changes returned with changes.
+// Woken returns how often Changes returned with changes.
 func (m *Memory) Woken() (n int) {
 	m.Set(func(m *Memory) { n = m.Wakes })
 	return n
 }
 
-// Stamp is the time now; the caller holds what Set holds.
+// Stamp returns the present time. The caller holds the mutex.
 func (m *Memory) Stamp() registry.Stamp {
 	passed := time.Since(m.started) + m.Passed
 	return registry.Stamp{Lease: passed.Milliseconds() + 1, Wall: m.started.Add(passed).UnixMilli()}
 }
 
-// Clock is the lease clock now, in ms.
+// Clock returns the lease clock in ms.
 func (m *Memory) Clock() (now int64) {
 	m.Set(func(m *Memory) { now = m.Stamp().Lease })
 	return now
 }
 
-// Pass lets time pass on the lease clock and on the wall.
+// Pass lets time pass on the lease clock and the wall clock.
 func (m *Memory) Pass(d time.Duration) {
 	m.Set(func(m *Memory) {
-		const step = 30 * time.Minute // the registry believes in an hour at most
+		const step = 30 * time.Minute // the registry's clock moves by at most an hour
 		for ; d > 0; d -= step {
 			m.Passed += min(d, step)
 			m.Registry.Advance(m.Stamp())
@@ -92,7 +92,7 @@ func (m *Memory) Evict() {
 	})
 }
 
-// expired ends overrides and quarantines, and says which leases have ended.
+// expired ends overrides and quarantines, and returns the leases that have ended.
 func (m *Memory) expired() []registry.EvictItem {
 	m.Registry.Advance(m.Stamp())
 	now := m.Registry.Clock().Lease
@@ -102,8 +102,8 @@ func (m *Memory) expired() []registry.EvictItem {
 	return m.Registry.Expired(now, 100_000)
 }
 
-// Lead does once what a leader does all the time: it moves self-preservation, and evicts its share of the leases that ended,
-// unless evictions are withheld.
+// Lead does once what a leader does all the time: it moves self-preservation, and evicts its share of the ended
+// leases, unless evictions are withheld.
 func (m *Memory) Lead() {
 	m.Set(func(m *Memory) {
 		now := m.Stamp().Lease
@@ -182,7 +182,7 @@ func (m *Memory) View(_ context.Context, read registry.Consistency) (*registry.V
 	return m.Registry.View(), nil
 }
 
-// Newest is the state.
+// Newest returns the present state.
 func (m *Memory) Newest() (v *registry.View) {
 	m.Set(func(m *Memory) { v = m.Registry.View() })
 	return v
