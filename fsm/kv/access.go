@@ -25,8 +25,8 @@ func (op Access) apply(s *State, at At) Result {
 	return Result{OK: true}
 }
 
-// GrantTakeover has peers go on as before level 3 of the formats, which asks for that right. It returns the roles that
-// have changed; if there are any it has taken at.Index.
+// GrantTakeover lets peers go on as before level 3 of the formats, which demands that right. It returns the roles
+// that changed; if any did, it has taken at.Index.
 func (s *State) GrantTakeover(at At) (roles []string) {
 	next, roles := s.access.GrantTakeover(at.Index)
 	if roles != nil {
@@ -36,8 +36,8 @@ func (s *State) GrantTakeover(at At) (roles []string) {
 	return roles
 }
 
-// Access is who may do what after the newest operation. It is never nil.
+// Access returns who may do what after the newest operation. It is never nil.
 func (s *State) Access() *access.Table { return s.access }
 
-// Access is who may do what. It is never nil.
+// Access returns who may do what. It is never nil.
 func (v *View) Access() *access.Table { return v.shown.access }

@@ -7,25 +7,24 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Delay is a lock-delay of a key.
+// Delay is the lock-delay of a key.
 type Delay struct {
 	Key   string
 	Until int64 // lease clock, ms
 }
 
-// Fields walks a lock-delay.
 func (d *Delay) Fields(c *codec.Codec) {
 	c.Lasting(&d.Key)
 	c.Int64(&d.Until)
 }
 
-// delayWeight is what a lock-delay takes beside its key, in bytes, about.
+// delayWeight is roughly how many bytes a lock-delay takes besides its key.
 const delayWeight = 128
 
-// delays are the lock-delays of keys, of which each has one at most, there or not.
+// delays are the lock-delays of keys, at most one per key, whether or not the key exists.
 type delays struct {
 	until order.Map[string, int64] // by key: lease clock, ms
-	ends  order.Schedule[string]   // the same keys by time; views have none
+	ends  order.Schedule[string]   // the same keys by time; nil in views
 	bytes int                      // of all, see delayWeight
 }
 
@@ -59,7 +58,7 @@ func (d *delays) remove(key string) {
 	}
 }
 
-// end is when (lease clock, ms) the lock-delay ends that blocks a key at a moment; 0: none does.
+// end returns when (lease clock, ms) the lock-delay that blocks a key at a moment ends, or 0 if nothing blocks it.
 func (d *delays) end(key string, lease int64) int64 {
 	if until, ok := d.until.Get(key); ok && lease < until {
 		return until

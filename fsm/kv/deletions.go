@@ -12,10 +12,9 @@ type Deletion struct {
 	Key   string
 	Index Index
 	At    int64 // lease clock, ms
-	Fence Index // of the key's last acquisition; 0: none
+	Fence Index // of the key's last acquisition; 0 if it was never acquired
 }
 
-// Fields walks the record of a deletion.
 func (d *Deletion) Fields(c *codec.Codec) {
 	c.Lasting(&d.Key)
 	codec.Uint(c, &d.Index)
@@ -23,22 +22,22 @@ func (d *Deletion) Fields(c *codec.Codec) {
 	codec.Uint(c, &d.Fence)
 }
 
-// deletionWeight is what a Deletion takes beside its key, in bytes, about: it stands in two trees.
+// deletionWeight is roughly how many bytes a Deletion takes besides its key: it is in two trees.
 const deletionWeight = 128
 
 func (d Deletion) weight() int { return deletionWeight + len(d.Key) }
 
-// Records of deletions are kept for deletionsFor (ms of lease clock), and deletionsLimit at most.
+// Records of deletions are kept for deletionsFor (ms of lease clock), but at most deletionsLimit of them.
 const (
 	deletionsFor   = 24 * 60 * 60 * 1000
 	deletionsLimit = 100_000
 )
 
-// deletions are the records of deletions. A key that is there has none.
+// deletions are the records of deletions, for keys that no longer exist.
 type deletions struct {
 	byKey  order.Map[string, Deletion]
-	byAge  order.Schedule[string] // by index, the oldest first; views have none
-	pruned Index                  // of the newest record that was dropped because it was too old or one too many
+	byAge  order.Schedule[string] // by index, the oldest first; nil in views
+	pruned Index                  // of the newest record that was dropped for its age, or because there were too many
 	bytes  int                    // of all records, see Deletion.weight
 }
 
@@ -74,7 +73,7 @@ func (d *deletions) enter(r Deletion) {
 	d.byAge.Set(int64(r.Index), r.Key)
 }
 
-// drop removes the record of a key that is there again: its pair has a newer index.
+// drop removes the record of a key that exists again: its pair has a newer index.
 func (d *deletions) drop(key string) {
 	if r, ok := d.byKey.Delete(key); ok {
 		d.bytes -= r.weight()
@@ -82,15 +81,14 @@ func (d *deletions) drop(key string) {
 	}
 }
 
-// prune drops a record that was the last to say that its key's prefixes changed: the floor of their
-// indexes rises to it.
+// prune drops a record that was the last evidence of a change under its key's prefixes: the floor of their indexes
+// rises to it.
 func (d *deletions) prune(index int64, key string) {
 	d.drop(key)
 	d.pruned = max(d.pruned, Index(index))
 }
 
-// pruneOld drops the records that are too old at a moment (lease clock, ms), and says whether there
-// were any.
+// pruneOld drops the records that are too old at a moment (lease clock, ms), and reports whether there were any.
 func (d *deletions) pruneOld(lease int64) (any bool) {
 	for {
 		index, key, ok := d.byAge.First()

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// due is something to be proposed, and since when.
+// due is something to propose, and since when.
 type due struct {
 	since int64 // lease clock, ms
 	op    Op
 }
 
-// Due returns what is to be proposed at a moment (lease clock, ms), oldest first, at most limit: an
-// ExpireSession for each session whose TTL and grace have passed, an EndDelay for each lock-delay that
-// is over. It costs O(those that are due).
+// Due returns the operations to propose at a moment (lease clock, ms), oldest first, at most limit: an ExpireSession
+// for each session whose TTL and grace have passed, an EndDelay for each lock-delay that is over. It costs O(due).
 func (s *State) Due(now int64, limit int) []Op {
 	var all []due
 	for _, l := range s.sessions.ended(now, s.sessionEnd) {
@@ -36,8 +35,9 @@ func (s *State) Due(now int64, limit int) []Op {
 	return ops
 }
 
-// NeedsClock says that something in the state waits for a time of the lease clock: a session or a lock-delay to
-// end, the wait of a session in a queue, or a restore whose sender may have fallen silent. Dropping what is too old needs none: that may happen later.
+// NeedsClock reports whether anything in the state waits for a time of the lease clock: a session or a lock-delay to
+// end, the wait of a session in a queue, or a restore whose sender may have fallen silent. Dropping old records does
+// not count: it may happen later.
 func (s *State) NeedsClock() bool {
 	return s.sessions.ends.Len() > 0 || s.keys.delays.ends.Len() > 0 || s.permits.delays.Len() > 0 || s.permits.waiting > 0 || s.staged.ID != ""
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Index counts the changes that readers see, of instances as well.
+// Index counts the changes that readers see, including those of instances.
 type Index = order.Index
 
 // Epoch is a leadership: the Raft term and index of its Establish entry.
 type Epoch = order.Epoch
 
-// Kind tells apart what can be held.
+// Kind is the kind of a thing that sessions can hold.
 type Kind uint8
 
 // The kinds. Never renumber one.
 const (
 	Key       Kind = iota // a key that a session acquired
 	Lock                  // a lock of Rollcall's own: one holder, and a queue
-	Semaphore             // the same with a limit of holders
+	Semaphore             // the same with a limit on holders
 )
 
 func (k *Kind) fields(c *codec.Codec) { codec.Enum(c, k, Semaphore, "kind of what is held") }
@@ -40,7 +40,7 @@ func (f *Fence) fields(c *codec.Codec) {
 	codec.Uint(c, &f.Index)
 }
 
-// stake says that a session holds a key, or holds or waits for a permit.
+// stake records that a session holds a key, or holds or waits for a permit.
 type stake struct {
 	session string
 	kind    Kind

@@ -5,7 +5,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Frozen is the whole of a State at one moment. Everything that has an order has a canonical one.
+// Frozen is the whole of a State at one moment. Every list has a canonical order.
 type Frozen struct {
 	Index         Index // of the last change
 	Lease         int64 // lease clock, ms
@@ -14,7 +14,7 @@ type Frozen struct {
 	KeysIndex     Index // of the last write or deletion of a key
 	SessionsIndex Index // of the last creation or end of a session
 	PermitsIndex  Index // of the last change of a lock or semaphore
-	Pruned        Index // of the newest record of a deletion that was dropped
+	Pruned        Index // of the newest dropped record of a deletion
 
 	Pairs     []*Pair        // by key
 	Deletions []Deletion     // by key
@@ -23,14 +23,14 @@ type Frozen struct {
 	Permits   []*Permits     // by kind and name
 	Kept      []KeptResult   // of Once, oldest first
 
-	Restored Index        // at which the newest incarnation began; 0: none did
-	Last     *Restoration // nil: nothing was ever restored
+	Restored Index        // where the newest incarnation began; 0 if none did
+	Last     *Restoration // nil if nothing was ever restored
 	Staged   Staged
 
 	Access access.Content
 }
 
-// Head walks everything that is one value, but for the clock and the epoch, which are the registry's.
+// Head walks all single values, except the clock and the epoch, which the registry has.
 func (f *Frozen) Head(c *codec.Codec) {
 	codec.Uint(c, &f.Index)
 	codec.Uint(c, &f.KeysIndex)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestThawRefusesASnapshotThatLies(t *testing.T) {
-	// lived has a bit of everything.
+	// lived returns a state with a bit of everything.
 	lived := func(t *testing.T) Frozen {
 		r := newRig(t)
 		r.session(s1, ttl(30_000), lockDelay(2000))
@@ -89,7 +89,7 @@ func TestThawRefusesASnapshotThatLies(t *testing.T) {
 	}
 }
 
-// heldPair is the pair of a frozen state that is held.
+// heldPair returns a pair of a frozen state that a session holds.
 func heldPair(f *Frozen) *Pair {
 	for _, e := range f.Pairs {
 		if e.Session != "" {
@@ -99,7 +99,7 @@ func heldPair(f *Frozen) *Pair {
 	panic("no key is held")
 }
 
-// Operations are parts of a log entry, which may be much larger than what is kept of it.
+// Operations are parts of a log entry, which may be much larger than what the state keeps of it.
 func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	r := newRig(t)
 	text := "keysessionnodechecktext"
@@ -126,8 +126,8 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	}
 }
 
-// frozenPermits is a state where a holds lock "l", b holds semaphore "x" beside a lock-delay, and c
-// waits for it.
+// frozenPermits returns a state where a holds lock "l", b holds semaphore "x" beside a lock-delay, and c waits for
+// it.
 func frozenPermits(t *testing.T) (Frozen, Catalog) {
 	r := newRig(t)
 	r.session(s1)

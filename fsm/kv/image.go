@@ -11,12 +11,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Image is what of a state, or of a part of it, a snapshot for people has.
+// Image is the part of a state that a snapshot for people has.
 type Image struct {
 	registry.Image
 	Pairs    []*Pair    // by key
 	Sessions []*Session // by id
-	Permits  []*Permits // by kind and name, without their queues and the values of holders
+	Permits  []*Permits // by kind and name, without their queues and the holders' values
 	Access   access.Content
 }
 
@@ -24,7 +24,7 @@ func (m *Image) empty() bool {
 	return len(m.Nodes)+len(m.Instances)+len(m.Pairs)+len(m.Sessions)+len(m.Permits) == 0 && m.Access.Empty()
 }
 
-// fields walks an image with the level of the formats in front.
+// fields walks an image, with the level of the formats in front.
 func (m *Image) fields(c *codec.Codec) {
 	c.Version()
 	m.Image.Fields(c)
@@ -34,18 +34,18 @@ func (m *Image) fields(c *codec.Codec) {
 	m.Access.Fields(c)
 }
 
-// Encode is an image at a level of the formats, not yet compressed.
+// Encode returns an image at a level of the formats, not yet compressed.
 func (m *Image) Encode(level byte) []byte {
 	c := codec.Writer(nil, level)
 	m.fields(&c)
 	return c.Written()
 }
 
-// MaxPart bounds a part of an image when it is unpacked, in bytes: what a small file unpacks to comes into the memory of every
+// MaxPart bounds an unpacked part of an image, in bytes: a small file may unpack to much more, in the memory of every
 // node.
 const MaxPart = 4 << 20
 
-// Unpack reads a part of an image as it was encoded and then compressed by Zstandard. Its errors wrap
+// Unpack reads a part of an image that was encoded and then compressed by Zstandard. Its errors wrap
 // codec.ErrNewerVersion or codec.ErrCorrupt.
 func Unpack(packed []byte) (Image, error) {
 	unpacker, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxPart))
@@ -76,15 +76,15 @@ func (m *Image) Add(part Image) {
 	m.Access.Add(part.Access)
 }
 
-// StagedFor is how long (ms of lease clock) what is staged waits for the next part, before it is given up.
+// StagedFor is how long (ms of lease clock) staged parts wait for the next one before they are dropped.
 const StagedFor = 60_000
 
-// Staged is what of a restore has come.
+// Staged holds the parts of a restore that have arrived.
 type Staged struct {
-	ID    string // of the restore; "": there is none
+	ID    string // of the restore; "" if nothing is staged
 	By    registry.Act
-	Parts uint64 // how many have come
-	Since int64  // when the last one came: lease clock, ms
+	Parts uint64 // how many have arrived
+	Since int64  // when the last one arrived: lease clock, ms
 	Image
 }
 
@@ -95,7 +95,7 @@ func (s *Staged) head(c *codec.Codec) {
 	c.Int64(&s.Since)
 }
 
-// freeze is what is staged, to which nothing is added any more.
+// freeze returns what is staged; nothing can be added to the copy.
 func (s *Staged) freeze() Staged {
 	f := *s
 	f.Nodes, f.Instances = slices.Clip(f.Nodes), slices.Clip(f.Instances)
@@ -104,21 +104,21 @@ func (s *Staged) freeze() Staged {
 	return f
 }
 
-// prune gives up what has waited for too long at a moment (lease clock, ms).
+// prune drops what has waited for too long at a moment (lease clock, ms).
 func (s *Staged) prune(lease int64) {
 	if s.ID != "" && lease-s.Since >= StagedFor {
 		*s = Staged{}
 	}
 }
 
-// Restoration is what the newest restore did.
+// Restoration says what the newest restore did.
 type Restoration struct {
 	ID              string
 	By              registry.Act
 	Index           Index // of its last change
 	Wall            int64 // when, ms since the epoch
 	Instances       int   // that came back
-	InstancesStayed int   // of those in the snapshot that are registered now
+	InstancesStayed int   // of those in the snapshot, how many are registered now
 	Keys            int   // that were written
 	KeysDeleted     int
 	SessionsEnded   int
@@ -135,8 +135,8 @@ func (r *Restoration) fields(c *codec.Codec) {
 	}
 }
 
-// restores is what views show of them.
+// restores is what views show of restores.
 type restores struct {
-	restored Index        // at which the newest incarnation began: no index of a read is below it; 0: none did
-	last     *Restoration // nil: nothing was ever restored
+	restored Index        // where the newest incarnation began, 0 if none did: no index of a read is below it
+	last     *Restoration // nil if nothing was ever restored
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Verb is what a KeyOp does. The words are those of Consul's transactions.
+// Verb is the verb of a KeyOp, in the words of Consul's transactions.
 type Verb uint8
 
 // The verbs. Never renumber one: they are part of the log's format.
@@ -18,19 +18,19 @@ const (
 	Set            Verb = iota // set value and flags; the holder stays
 	CAS                        // set if ModifyIndex is Index; Index 0: if the key is absent
 	Acquire                    // "lock": set, and make Session the holder
-	Release                    // "unlock": set, and have no holder any more
-	Get                        // the pair, which must be there
-	GetOrEmpty                 // the pair, or one that says nothing
+	Release                    // "unlock": set, and remove the holder
+	Get                        // the pair, which must exist
+	GetOrEmpty                 // the pair, or an empty one
 	GetTree                    // all pairs whose keys begin with Key
 	CheckIndex                 // fail unless ModifyIndex is Index
 	CheckSession               // fail unless Session holds the key
-	CheckNotExists             // fail if the key is there
+	CheckNotExists             // fail if the key exists
 	Delete                     // remove, held or not
-	DeleteCAS                  // remove if ModifyIndex is Index; an absent key is removed
+	DeleteCAS                  // remove if ModifyIndex is Index; removing an absent key succeeds
 	DeleteTree                 // remove all keys that begin with Key; "": all
 )
 
-// Writes says whether a verb may change something.
+// Writes reports whether a verb may change something.
 func (v Verb) Writes() bool {
 	switch v {
 	case Get, GetOrEmpty, GetTree, CheckIndex, CheckSession, CheckNotExists:
@@ -39,11 +39,11 @@ func (v Verb) Writes() bool {
 	return true
 }
 
-// MaxValue bounds the value of a key, in bytes. Interfaces to clients hold them to it.
+// MaxValue bounds the value of a key, in bytes. The interfaces for clients enforce it.
 const MaxValue = 512 << 10
 
-// KeyOp does one thing to one key, or to all that begin with it. Get and the checks are for
-// transactions; reads on their own are made from a View.
+// KeyOp does one thing to one key, or to all keys with a prefix. Get and the checks are for transactions; reads on
+// their own use a View.
 type KeyOp struct {
 	Verb    Verb
 	Key     string
@@ -51,8 +51,8 @@ type KeyOp struct {
 	Flags   uint64 // the same
 	Index   Index  // CAS, CheckIndex, DeleteCAS
 	Session string // Acquire, Release, CheckSession; case does not matter
-	// Fence, if not nil, must hold, or a verb that writes changes nothing: Result.OK is false. It may be
-	// that of another key, or of a lock or semaphore: what is written is often not what was locked.
+	// Fence, if not nil, must hold, or a verb that writes changes nothing: Result.OK is false. It may name another
+	// key, or a lock or semaphore: what is written is often not what was locked.
 	Fence *Fence
 }
 
@@ -86,7 +86,7 @@ func (op KeyOp) has() uint64 {
 	return codec.Bits(len(op.Value) > 0, op.Flags != 0, op.Index != 0, op.Session != "", op.Fence != nil)
 }
 
-// apply performs an operation that is no part of a transaction.
+// apply performs an operation outside transactions.
 func (op KeyOp) apply(s *State, at At) Result {
 	if op.lacksKey() {
 		return Result{Refusal: noKey}
@@ -110,10 +110,10 @@ func (op KeyOp) apply(s *State, at At) Result {
 	return Result{OK: f.what == "", Fence: token}
 }
 
-// lacksKey says that an operation needs a key and has none: only a DeleteTree makes sense without.
+// lacksKey reports whether an operation has no key although it needs one: only a DeleteTree makes sense without.
 func (op KeyOp) lacksKey() bool { return op.Key == "" && op.Verb != DeleteTree }
 
-// fenced says whether an operation's Fence holds, if it has one; now is the token that holds now.
+// fenced reports whether an operation's Fence holds, if it has one; now is the token that holds now.
 func (op KeyOp) fenced(s *State) (holds bool, now Index) {
 	if op.Fence == nil {
 		return true, 0
@@ -121,7 +121,7 @@ func (op KeyOp) fenced(s *State) (holds bool, now Index) {
 	return s.fenceHolds(*op.Fence, "")
 }
 
-// failure says why something was not done to a key; the zero failure: it was.
+// failure says why something was not done to a key. The zero failure means that it was done.
 type failure struct {
 	what    string // in Consul's words
 	refused bool   // it could not be tried; otherwise the result is false
@@ -204,7 +204,7 @@ func (op KeyOp) release(s *State, at At, old *Pair) failure {
 	return failure{}
 }
 
-// set writes value and flags, and the session that holds the key from now on. Writing what is there already is no change.
+// set writes value and flags, and the session that holds the key from now on. Writing equal contents is not a change.
 func (op KeyOp) set(s *State, at At, old *Pair, session string) {
 	if old != nil && old.Session == session && old.Flags == op.Flags && bytes.Equal(old.Value, op.Value) {
 		return
@@ -221,8 +221,8 @@ func (op KeyOp) set(s *State, at At, old *Pair, session string) {
 	s.replaceKey(at, old, p)
 }
 
-// successor returns what follows on a pair, or on the deletion of its key, without the contents. A
-// token never goes back, also when the key was deleted in between.
+// successor returns the pair that follows another, or the deletion of its key, without the contents. A token never
+// goes back, even if the key was deleted in between.
 func (s *State) successor(at At, key string, old *Pair) *Pair {
 	if old != nil {
 		p := *old
@@ -230,18 +230,18 @@ func (s *State) successor(at At, key string, old *Pair) *Pair {
 		return &p
 	}
 	deleted, _ := s.keys.deletions.byKey.Get(key)
-	// A key that is kept must not keep alive the log entry that it came in; nor must a value, see cloneBytes.
+	// A stored key must not keep alive the log entry that it came in; nor must a value, see cloneBytes.
 	return &Pair{Key: strings.Clone(key), CreateIndex: at.Index, ModifyIndex: at.Index, Fence: deleted.Fence}
 }
 
-// releaseKey takes a key from its holder, whose session ended.
+// releaseKey takes a key from a holder whose session ended.
 func (s *State) releaseKey(at At, old *Pair) {
 	p := s.successor(at, old.Key, old)
 	p.Session = ""
 	s.replaceKey(at, old, p)
 }
 
-// replaceKey puts a pair in the place of old; nil: the key was absent.
+// replaceKey replaces old by p; old is nil if the key was absent.
 func (s *State) replaceKey(at At, old, p *Pair) {
 	s.keys.replace(old, p)
 	s.uses.replace(old, p)
@@ -252,7 +252,7 @@ func (s *State) replaceKey(at At, old, p *Pair) {
 	s.changeKey(at, p.Key)
 }
 
-// removeKey deletes a pair; nil: there is none.
+// removeKey deletes a pair, which may be nil.
 func (s *State) removeKey(at At, p *Pair) {
 	if p == nil {
 		return
@@ -268,8 +268,8 @@ func (s *State) changeKey(at At, key string) {
 	s.change(at, Topic{Kind: KeyTopic, Name: key})
 }
 
-// read performs a verb that does not write. what says in Consul's words why it failed; "": it did not. left is
-// how many bytes may be read: it ends where they become negative.
+// read performs a verb that does not write. what says in Consul's words why it failed, "" if it did not. left is how
+// many bytes may be read; reading stops when it becomes negative.
 func (op KeyOp) read(t *keyTable, left *int) (pairs []*Pair, what string) {
 	pairs, what = op.find(t, left)
 	if op.Verb != GetTree {
@@ -278,7 +278,7 @@ func (op KeyOp) read(t *keyTable, left *int) (pairs []*Pair, what string) {
 	return pairs, what
 }
 
-// find is read, which counts what it reads of a tree only: that may be everything.
+// find is the search in read. It counts only what it reads of a tree, which may be everything.
 func (op KeyOp) find(t *keyTable, left *int) (pairs []*Pair, what string) {
 	p, ok := t.pairs.Get(op.Key)
 	switch op.Verb {
@@ -315,7 +315,7 @@ func (op KeyOp) find(t *keyTable, left *int) (pairs []*Pair, what string) {
 	}
 }
 
-// failedCheck says why a check of a pair fails; "": it does not. A nil pair is absent.
+// failedCheck returns why a check of a pair fails, or "". A nil pair is absent.
 func (op KeyOp) failedCheck(p *Pair) (what string) {
 	switch {
 	case p == nil && op.Verb == CheckIndex:

@@ -7,11 +7,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// keyTable is what a View shows of keys. Its trees are copy-on-write: share costs a few allocations, and
-// what is shared is never written again.
+// keyTable is the part of a View for keys. Its trees are copy-on-write: share costs a few allocations, and shared
+// content is never written again.
 type keyTable struct {
 	pairs     order.Map[string, *Pair]
-	stakes    order.Tree[stake] // of keys that are held
+	stakes    order.Tree[stake] // in held keys
 	index     Index             // of the last write or deletion of a key
 	bytes     int               // of all pairs, see Pair.Weight
 	deletions deletions
@@ -35,14 +35,14 @@ func (t *keyTable) share() keyTable {
 	return c
 }
 
-// save returns what the table can be put back to.
+// save returns a copy that the table can be restored from.
 func (t *keyTable) save() keyTable {
 	c := *t
 	c.pairs, c.stakes, c.deletions, c.delays = t.pairs.Copy(), t.stakes.Copy(), t.deletions.copy(), t.delays.copy()
 	return c
 }
 
-// replace puts a pair in the place of old; nil: its key was absent.
+// replace replaces old by p; old is nil if the key was absent.
 func (t *keyTable) replace(old, p *Pair) {
 	t.pairs.Set(p.Key, p)
 	t.bytes += p.Weight()
@@ -54,7 +54,7 @@ func (t *keyTable) replace(old, p *Pair) {
 	t.hold(old, p)
 }
 
-// remove takes a pair out, and records its deletion.
+// remove removes a pair, and records its deletion.
 func (t *keyTable) remove(p *Pair, index Index, lease int64) {
 	t.pairs.Delete(p.Key)
 	t.bytes -= p.Weight()
@@ -62,7 +62,7 @@ func (t *keyTable) remove(p *Pair, index Index, lease int64) {
 	t.deletions.record(Deletion{Key: p.Key, Index: index, At: lease, Fence: p.Fence})
 }
 
-// hold enters the holder of a key: p, a pair of it, comes in the place of old. Either may be nil.
+// hold records the holder of a key when p replaces old. Either may be nil.
 func (t *keyTable) hold(old, p *Pair) {
 	before, now := holder(old), holder(p)
 	if before == now {
@@ -87,7 +87,7 @@ func (t *keyTable) heldBy(session string) iter.Seq[*Pair] {
 	}
 }
 
-// holder is the session that holds a key, and its token; 0: no session does.
+// holder returns the session that holds a key and its token, 0 if no session does.
 func (t *keyTable) holder(key string) (session string, token Index) {
 	if p, ok := t.pairs.Get(key); ok && p.Session != "" {
 		return p.Session, p.Fence
@@ -104,12 +104,12 @@ func (t *keyTable) under(prefix string) iter.Seq[*Pair] {
 	}
 }
 
-// absentIndex is the index of all keys, and of one that is absent.
+// absentIndex returns the index of all keys together, and of an absent one.
 func (t *keyTable) absentIndex() Index { return max(t.index, 1) }
 
-// prefixIndex is the index of a prefix, whose newest pair has the given ModifyIndex; 0: it has none.
-// Among the records of deletions that were dropped may have been one under the prefix, so the newest of them
-// is the least that it can be: it must not go back.
+// prefixIndex returns the index of a prefix, whose newest pair has the given ModifyIndex; 0 means no pairs. Among the
+// dropped records of deletions may have been one under the prefix, so the index is at least that of the newest
+// dropped one: it must not go back.
 func (t *keyTable) prefixIndex(prefix string, newest Index) Index {
 	if prefix == "" {
 		return t.absentIndex()
@@ -127,7 +127,7 @@ func (t *keyTable) prefixIndex(prefix string, newest Index) Index {
 	return max(newest, t.deletions.pruned)
 }
 
-// countUnder counts the keys that begin with a prefix, up to one more than most.
+// countUnder counts the keys with a prefix, up to one more than most.
 func (t *keyTable) countUnder(prefix string, most int) (n int) {
 	for range t.under(prefix) {
 		if n++; n > most {

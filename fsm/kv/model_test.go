@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// The model is simple enough to be believed. Beside it a second replica is thawed from its own snapshots
-// at random moments: it must not differ from the one that never stopped.
+// The model is simple enough to be trusted. A second replica is thawed from its own snapshots at random moments: it
+// must not differ from the one that never stopped.
 func TestStateDoesAsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -37,7 +37,7 @@ type world struct {
 	now      int64 // the leader's lease clock, ms
 	term     uint64
 	proposed []kv.Op    // by the leader, and not applied yet
-	tokens   []kv.Fence // of acquisitions until now, and one that never was
+	tokens   []kv.Fence // of all acquisitions so far, and one that never was
 	promises *promises
 }
 
@@ -70,7 +70,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// step may thaw one replica anew, and takes a random step, of one operation at most.
+// step may thaw one replica, and takes a random step of at most one operation.
 func (w *world) step() {
 	if rapid.IntRange(0, 7).Draw(w.T, "thaw") == 0 {
 		w.thaw()
@@ -109,7 +109,7 @@ func (w *world) thaw() {
 	w.thawed.SetLevel(w.model.level)
 }
 
-// at is the moment of the next operation. Stamps of different leaders may go back a little.
+// at returns the moment of the next operation. Stamps of different leaders may go back a little.
 func (w *world) at() kv.At {
 	back := rapid.SampledFrom([]int64{0, 0, 0, 1, 1500}).Draw(w.T, "back")
 	return kv.At{Index: w.next, Lease: max(w.now-back, 0), Wall: 1_700_000_000_000 + w.now, Term: w.term, By: rapid.SampledFrom([]string{"", "anna", "bob"}).Draw(w.T, "by")}
@@ -126,7 +126,7 @@ func (w *world) establish() {
 func (w *world) apply(op kv.Op) {
 	at := w.at()
 	if _, once := op.(kv.Once); once {
-		at.By = "anna" // a principal knows its own idempotency keys alone
+		at.By = "anna" // a principal knows only its own idempotency keys
 	}
 	w.catalog.next = at.Index
 	want, got, thawed := w.model.apply(at, op), w.state.Apply(at, op), w.thawed.Apply(at, op)
@@ -144,7 +144,7 @@ func (w *world) apply(op kv.Op) {
 	w.countIndex(want.Index != 0)
 }
 
-// countIndex goes on to the next index if an operation took its own.
+// countIndex moves to the next index if an operation took one.
 func (w *world) countIndex(taken bool) {
 	if !taken {
 		return
@@ -175,7 +175,7 @@ func (w *world) lose(node *string, refs ...kv.CheckRef) {
 	w.countIndex(want)
 }
 
-// turnCheck lets a check turn critical, or pass again.
+// turnCheck makes a check critical, or passing again.
 func (w *world) turnCheck(node string) {
 	ref := kv.CheckRef{Node: node, ID: "c"}
 	critical, known := w.catalog.checks[ref]
@@ -200,7 +200,7 @@ func (w *world) turnNode() {
 	w.lose(&node.Node, check)
 }
 
-// propose is what the leader does now and then. Its proposals may be applied much later.
+// propose does what the leader does now and then. Its proposals may be applied much later.
 func (w *world) propose() {
 	want, got, thawed := w.model.due(w.now), w.state.Due(w.now, 100), w.thawed.Due(w.now, 100)
 	if !slices.Equal(got, want) {
@@ -212,7 +212,7 @@ func (w *world) propose() {
 	w.proposed = append(w.proposed, got...)
 }
 
-// due is what has ended at a moment, oldest first.
+// due returns what has ended at a moment, oldest first.
 func (m *model) due(now int64) []kv.Op {
 	type ended struct {
 		since int64
@@ -266,7 +266,7 @@ func (w *world) op() kv.Op {
 	}
 }
 
-// txn draws a transaction of operations on keys, which may end sessions, too.
+// txn draws a transaction of operations on keys, which may also end sessions.
 func (w *world) txn() kv.Txn {
 	txn := kv.KeyTxn(rapid.SliceOfN(rapid.Custom(w.keyOp), 0, 4).Draw(w.T, "txn"))
 	for i := range txn.Ops {
@@ -291,7 +291,7 @@ func (w *world) creation(id string) kv.CreateSession {
 	return op
 }
 
-// session draws one that may be there, in any case, or none.
+// session draws an id, in any case, that may or may not exist, or "".
 func (w *world) session(t *rapid.T) string {
 	return rapid.SampledFrom(append(sessionIDs, "SA", "none", "")).Draw(t, "session")
 }
@@ -321,7 +321,7 @@ func (w *world) keyOp(t *rapid.T) kv.KeyOp {
 	return op
 }
 
-// fence draws an acquisition, mostly one of the last.
+// fence draws an acquisition, mostly a recent one.
 func (w *world) fence(t *rapid.T) kv.Fence {
 	last := len(w.tokens) - 1
 	return w.tokens[max(last-rapid.IntRange(0, 5).Draw(t, "acquisition"), 0)]

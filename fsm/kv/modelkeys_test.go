@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// model is the whole state as plain maps and slices, and its rules written down as simply as they can
-// be. It drops nothing, and searches everything for whatever it needs.
+// model is the whole state as plain maps and slices, with its rules written as simply as possible. It drops nothing,
+// and searches everything for whatever it needs.
 type model struct {
 	catalog *catalog
 
@@ -44,7 +44,7 @@ type modelSession struct {
 
 type modelDeletion struct{ index, fence kv.Index }
 
-// catalog is what is registered: checks by node and id (""  is the node), and whether they are critical.
+// catalog holds the registered checks by node and id ("" is the node), and whether they are critical.
 type catalog struct {
 	checks map[kv.CheckRef]bool
 	next   kv.Index
@@ -55,7 +55,7 @@ func (c *catalog) HasNode(node string) bool {
 	return known
 }
 
-// Nothing is done to nodes and checks in transactions; those that end sessions take an index as all others.
+// Transactions do nothing to nodes and checks here; those that end sessions take an index like all others.
 func (c *catalog) Next() kv.Index         { return c.next }
 func (c *catalog) Attempt(do func() bool) { do() }
 
@@ -92,8 +92,7 @@ func newModel(c *catalog) *model {
 	}
 }
 
-// clone copies everything that an operation changes. Slices and pointers in it are replaced, never
-// written.
+// clone copies everything that an operation changes. Slices and pointers in it are replaced, never written.
 func (m *model) clone() *model {
 	c := *m
 	c.sessions, c.pairs, c.deletions = maps.Clone(m.sessions), maps.Clone(m.pairs), maps.Clone(m.deletions)
@@ -197,7 +196,7 @@ func (m *model) needsClock() bool {
 	return needs
 }
 
-// ends is the last moment of a session; 0: it has none.
+// ends returns the last moment of a session, or 0 if it lasts.
 func (m *model) ends(s modelSession) int64 {
 	ttl := s.session.TTL
 	if ttl == 0 {
@@ -239,7 +238,7 @@ func (m *model) lose(at kv.At, refs []kv.CheckRef) bool {
 	return len(lost) > 0
 }
 
-// end ends those of the sessions that there are.
+// endSessions ends those of the sessions that exist.
 func (m *model) endSessions(at kv.At, ids ...string) {
 	var ended []*kv.Session
 	for _, id := range ids {
@@ -299,7 +298,7 @@ func (m *model) endDelay(at kv.At, op kv.EndDelay) kv.Result {
 
 func (m *model) delayed(key string) bool { return m.delays[key] > m.lease }
 
-// token is that of the acquisition by which a key is held; 0: it is not.
+// token returns the token of the acquisition that holds a key, or 0.
 func (m *model) token(key string) kv.Index {
 	if e := m.pairs[key]; e.Session != "" {
 		return e.Fence
@@ -443,7 +442,7 @@ func (m *model) read(op kv.KeyOp) (pairs []*kv.Pair, what string) {
 	return []*kv.Pair{&bare}, ""
 }
 
-// txn performs a transaction on a copy, which is the model afterwards if nothing failed.
+// txn performs a transaction on a copy, which becomes the model if nothing failed.
 func (m *model) txn(at kv.At, op kv.Txn) kv.Result {
 	var errs []kv.TxnError
 	fail := func(i int, what string) { errs = append(errs, kv.TxnError{OpIndex: i, What: what}) }

@@ -23,7 +23,7 @@ func comparePermitNames(a, b permitName) int {
 	return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 }
 
-// modelPermits is a semaphore, and which operation gave its newest permit.
+// modelPermits is a semaphore, and the operation that gave its newest permit.
 type modelPermits struct {
 	kv.Permits
 	granted kv.Index
@@ -39,14 +39,14 @@ func (p *modelPermits) waiter(session string) int {
 	return slices.IndexFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == session })
 }
 
-// over says that nothing of it lasts: no session holds it, and waits and lock-delays have passed.
+// over reports whether nothing of it lasts: no session holds it, and waits and lock-delays have passed.
 func (p *modelPermits) over(lease int64) bool {
 	return len(p.Holders) == 0 &&
 		!slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Until >= lease }) &&
 		!slices.ContainsFunc(p.Delays, func(until int64) bool { return until > lease })
 }
 
-// permitsOf returns a copy of a semaphore that may be written.
+// permitsOf returns a writable copy of a semaphore.
 func (m *model) permitsOf(name permitName) (p modelPermits, there bool) {
 	p, there = m.permits[name]
 	p.Holders, p.Queue, p.Delays = slices.Clone(p.Holders), slices.Clone(p.Queue), slices.Clone(p.Delays)
@@ -64,7 +64,7 @@ func (m *model) changed(at kv.At, p modelPermits) {
 	}
 }
 
-// serve brings a semaphore's queue in order, and says whether that changed anything.
+// serve brings a semaphore's queue in order, and reports whether that changed anything.
 func (m *model) serve(at kv.At, p *modelPermits) (changed bool) {
 	n := len(p.Queue) + len(p.Delays)
 	given := p.granted
@@ -204,7 +204,7 @@ func (m *model) endPermitDelay(at kv.At, op kv.EndDelay) kv.Result {
 	return kv.Result{OK: true}
 }
 
-// losePermits takes from a session that ended what it holds and waits for.
+// losePermits takes everything that an ended session holds and waits for.
 func (m *model) losePermits(at kv.At, session string, delay int64) {
 	for _, name := range slices.SortedFunc(maps.Keys(m.permits), comparePermitNames) {
 		p, _ := m.permitsOf(name)
@@ -218,7 +218,7 @@ func (m *model) losePermits(at kv.At, session string, delay int64) {
 	}
 }
 
-// holds says whether an acquisition lasts, and whose does now.
+// holds reports whether an acquisition lasts, and whose does now.
 func (m *model) holds(f kv.Fence, session string) (holds bool, now kv.Index) {
 	by := session
 	switch f.Kind {
@@ -234,17 +234,17 @@ func (m *model) holds(f kv.Fence, session string) (holds bool, now kv.Index) {
 	return now != 0 && now == f.Index && (session == "" || by == session), now
 }
 
-// promises are those of readers, of which the model knows nothing: they are checked on views alone, each against the one before.
+// promises holds promises to readers that the model does not know. They are checked on views alone, each against the
+// one before.
 type promises struct {
 	before  *kv.View
 	checks  int
-	old     *kv.View // of some steps ago, and what it showed
+	old     *kv.View // from some steps ago, and what it showed
 	shown   string
 	touched []kv.Topic // since the view before
 	reads   map[string]read
 }
 
-// read is what was read, and its index.
 type read struct {
 	text  string
 	index kv.Index
@@ -265,7 +265,7 @@ func (p *promises) check(t *rapid.T, v *kv.View) {
 	}
 }
 
-// show writes down what a view shows.
+// show returns what a view shows as text.
 func show(v *kv.View) string {
 	pairs, index, _ := v.List("")
 	text := fmt.Sprint(v.Index(), index, v.SessionIndex(), v.Lease())
@@ -283,7 +283,7 @@ func show(v *kv.View) string {
 	return text
 }
 
-// checkWoken verifies that sessions that were in a queue before and now hold were woken.
+// checkWoken verifies that sessions were woken that moved from a queue to holding.
 func (p *promises) checkWoken(t *rapid.T, v *kv.View) {
 	for _, name := range permitNames {
 		old, _ := p.before.Permits(name.kind, name.name)
@@ -339,7 +339,7 @@ func (p *promises) checkReads(t *rapid.T, v *kv.View) {
 	}
 }
 
-// orNothing writes down what a pointer points at.
+// orNothing returns what a pointer points at as text.
 func orNothing[T any](p *T) string {
 	if p == nil {
 		return "nothing"

@@ -5,14 +5,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Needs is what a client must be allowed to do so that it may send an operation. v is what is registered, see registry.Needs.
-// A need of a session that is named is met by who created it, or an operator, see View.Owner.
+// Needs returns what a client must be allowed to do to send an operation. v is the registry, see registry.Needs. A
+// need for a session is met by its creator or an operator, see View.Owner.
 func Needs(op Op, v *registry.View) []access.Need { return op.needs(v) }
 
-// operating is what operators of the cluster may do; so it is with what the leader decides, and no client sends.
+// operating is the need of cluster operators. The leader's decisions, which no client sends, have it too.
 func operating() []access.Need { return []access.Need{{Resource: access.Operator, Verb: access.Write}} }
 
-// sessionNeed is to act for a session; "": to create one.
+// sessionNeed is the need to act for a session, or to create one if id is "".
 func sessionNeed(id string) access.Need {
 	return access.Need{Resource: access.Session, Name: id, Verb: access.Write}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Once performs an operation unless one with the same key was performed within OnceFor: then it has
-// the result of that one (but for Result.Index, which is 0 then: nothing changes again), and another
-// operation under the same key is refused. The id of a CreateSession may differ.
+// Once performs an operation unless one with the same key was performed within OnceFor. A repetition gets the result
+// of the first one (except for Result.Index, which is 0: nothing changes again), and another operation under the same
+// key is refused. The id of a CreateSession may differ.
 type Once struct {
 	Key string // from Idempotency-Key, at most MaxOnceKey bytes
 	Op  Op     // not a Once
@@ -27,12 +27,12 @@ func (op Once) fields(c *codec.Codec) Once {
 
 func (op Once) needs(v *registry.View) []access.Need { return op.Op.needs(v) }
 
-// apply performs the operation, or returns the result of the one that was performed under the same key. That
-// takes no Index again.
+// apply performs the operation, or returns the result of the one already performed under the same key. That takes no
+// Index again.
 func (op Once) apply(s *State, at At) Result {
 	hash, key := hashOf(op.Op), op.Key
 	if at.By != "" {
-		key = at.By + "\x00" + key // which no other principal's can be
+		key = at.By + "\x00" + key // which no other principal can have
 	}
 	if kept, ok := s.kept.byKey[key]; ok {
 		if kept.Hash != hash {
@@ -43,16 +43,17 @@ func (op Once) apply(s *State, at At) Result {
 		return res
 	}
 	res := s.perform(at, op.Op)
-	if res.Excess == TooBusy || res.Excess == Crowded { // it was not performed, and may be yet
+	if res.Excess == TooBusy || res.Excess == Crowded { // it was not performed, and may still be
 		return res
 	}
 	s.kept.add(&KeptResult{Key: strings.Clone(key), At: s.lease, Hash: hash, Result: res.Kept(MaxKeptRead)})
 	return res
 }
 
-// hashOf is equal for two operations that ask for the same: a 64-bit FNV-1a hash of how they are written at the lowest
-// level of the formats that has all of them, whatever the level of the state is and the newest that the program reads,
-// because it is part of the state. The id of a new session is left out: it is drawn anew when the caller tries again.
+// hashOf returns equal hashes for two operations that ask for the same: a 64-bit FNV-1a hash of their encoding at the
+// lowest level of the formats that has all of them, whatever the level of the state and the newest that the program
+// reads, because the hash is part of the state. The id of a new session is left out: it is drawn anew when the caller
+// tries again.
 func hashOf(op Op) uint64 {
 	if create, ok := op.(CreateSession); ok {
 		create.ID = ""

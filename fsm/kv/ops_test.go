@@ -10,12 +10,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// ask asks for a permit of semaphore "x", which has two.
+// ask returns a request for a permit of semaphore "x", which has two.
 func ask(session string, wait int64) AcquirePermit {
 	return AcquirePermit{Kind: Semaphore, Name: "x", Session: session, Limit: 2, Wait: wait}
 }
 
-// askLock asks for lock "x".
+// askLock returns a request for lock "x".
 func askLock(session string, wait int64) AcquirePermit {
 	return AcquirePermit{Kind: Lock, Name: "x", Session: session, Wait: wait}
 }
@@ -49,7 +49,7 @@ func (r *rig) has(kind Kind, want string) {
 	}
 }
 
-// queued performs an acquisition that must end in the queue at a place.
+// queued performs an acquisition that must end up at a place in the queue.
 func (r *rig) queued(op AcquirePermit, place int) {
 	r.t.Helper()
 	if res := r.do(op); res.OK || res.Refusal != "" || res.Place != place || res.Fence != 0 {
@@ -146,8 +146,8 @@ func TestPermitTopicWakesAWaiterAlone(t *testing.T) {
 	expect.Slice(t, r.Touched(), []Topic{{SemaphoreTopic, "x"}}, "an acquisition touches")
 }
 
-// The cost of a waiter that leaves or gets a permit must not grow with the queue, also while views keep every
-// state of it.
+// The cost of a waiter that leaves or gets a permit must not grow with the queue, even while views keep every state
+// of it.
 func TestQueueIsNotCopiedByAHandOver(t *testing.T) {
 	const contenders, rounds = 4000, 200
 	r := newRig(t)
@@ -163,7 +163,7 @@ func TestQueueIsNotCopiedByAHandOver(t *testing.T) {
 		r.do(LeaveQueue{Kind: Lock, Name: "x", Session: id(contenders - 1 - i)})
 	}
 	runtime.ReadMemStats(&after)
-	// The queue alone has a quarter of a megabyte.
+	// The queue alone takes a quarter of a megabyte.
 	per := (after.TotalAlloc - before.TotalAlloc) / rounds
 	expect.That(t, per <= 100_000, "a hand-over and a leaving allocate %d bytes, want less than 100 kB", per)
 	p, _ := r.View().Permits(Lock, "x")
@@ -199,7 +199,7 @@ func TestQueuePassesOverWaitersWhoseTimeHasPassed(t *testing.T) {
 	}
 }
 
-// large fills a state with keys under large/ whose values share one memory.
+// large fills a state with keys under large/ whose values share memory.
 func large(r *rig, keys, bytes int) {
 	value := strings.Repeat("v", bytes)
 	for i := range keys {
@@ -282,7 +282,7 @@ func TestOnceAcceptsASessionThatIsDrawnTwice(t *testing.T) {
 func TestOnceRefusesTheKeyOfAnotherOperation(t *testing.T) {
 	fence := &Fence{Kind: Key, Name: "f", Index: 1}
 	base := KeyOp{Verb: Set, Key: "k", Value: []byte("v"), Flags: 1, Index: 2, Session: "s", Fence: fence}
-	// ops differ from each other in one field or in where one ends and the next begins.
+	// ops differ from each other in one field, or in where one field ends and the next begins.
 	ops := []Op{
 		base,
 		change(base, func(o *KeyOp) { o.Verb = CAS }),

@@ -11,20 +11,19 @@ type Pair struct {
 	Key         string
 	Value       []byte
 	Flags       uint64
-	Session     string // the holder; "": none
+	Session     string // the holder, or ""
 	LockIndex   uint64 // how often it was acquired by a new holder
 	CreateIndex Index
 	ModifyIndex Index
-	// Fence is the Index of the last acquisition, which the holder's writes and acquiring again leave
-	// as it is; 0: it was never acquired. It holds while there is a Session. A key that is written again
-	// within a day after its deletion keeps it.
+	// Fence is the Index of the last acquisition, which the holder keeps when it writes or acquires again; 0 if the
+	// key was never acquired. It holds while the pair has a Session. A key that is written again within a day after
+	// its deletion keeps it.
 	Fence Index
-	By    string // the name of the principal that wrote it last; "": none was asked for, or below level 3
+	By    string // the principal that wrote it last; "" if nobody asked for one, or below level 3
 }
 
-// Fields walks a pair.
 func (p *Pair) Fields(c *codec.Codec) {
-	c.Lasting(&p.Key) // lives on when its value, which is most of the record, was replaced
+	c.Lasting(&p.Key) // outlives its value, which is most of the record
 	c.Bytes(&p.Value)
 	c.Uint64(&p.Flags)
 	c.Lasting(&p.Session)
@@ -37,20 +36,20 @@ func (p *Pair) Fields(c *codec.Codec) {
 	}
 }
 
-// pairWeight is what a pair takes beside its key and value, in bytes, about: in memory and in results.
+// pairWeight is roughly how many bytes a pair takes besides its key and value, in memory and in results.
 const pairWeight = 128
 
-// Weight is what a pair takes, in bytes, about.
+// Weight returns roughly how many bytes a pair takes.
 func (p *Pair) Weight() int { return pairWeight + len(p.Key) + len(p.Value) + len(p.By) }
 
-// withoutValue returns a copy as a transaction returns it where the caller knows the value.
+// withoutValue returns a copy in the form for a transaction whose caller knows the value.
 func (p *Pair) withoutValue() *Pair {
 	c := *p
 	c.Value = nil
 	return &c
 }
 
-// holder is the session that holds a key; "": none does, or the key is absent (p is nil).
+// holder returns the session that holds a key, or "" if no session does or the key is absent (p is nil).
 func holder(p *Pair) string {
 	if p == nil {
 		return ""
@@ -58,7 +57,7 @@ func holder(p *Pair) string {
 	return p.Session
 }
 
-// modified is a key's ModifyIndex; 0: the key is absent (p is nil).
+// modified returns a key's ModifyIndex, or 0 if the key is absent (p is nil).
 func modified(p *Pair) Index {
 	if p == nil {
 		return 0

@@ -9,18 +9,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// AcquirePermit asks for a lock (Kind Lock, Limit is ignored) or one of the permits of a semaphore.
-// A session that holds one already keeps it, with its token: OK is true. If none is free, or another session
-// waits already, the session joins the queue's end for Wait (ms of lease clock); 0: it does not. A session that
-// waits keeps its place when it asks again, for the new Wait and with the new Value; a try (Wait 0) of such a
-// session changes neither. Permits are given in the order of the queue, by whatever operation frees them,
-// one of a name per operation, so that no two holders have one token.
-// Refusal: an unknown session; a semaphore of another limit, see Result.Limit.
+// AcquirePermit asks for a lock (Kind Lock, Limit is ignored) or one of the permits of a semaphore. A session that
+// already holds one keeps it, with its token: OK is true. If no permit is free, or another session is already
+// waiting, the session joins the end of the queue for Wait (ms of lease clock); 0 means that it does not. A waiting
+// session that asks again keeps its place, with the new Wait and the new Value; if it only tries (Wait 0), neither
+// changes. Permits are given in the order of the queue, by whatever operation frees them, one per name and operation,
+// so that no two holders have the same token. Refusal: an unknown session; a semaphore with another limit, see
+// Result.Limit.
 type AcquirePermit struct {
 	Kind    Kind
 	Name    string
 	Session string
-	Limit   uint32 // >= 1; the first acquisition fixes it until no session holds or waits any more
+	Limit   uint32 // >= 1; the first acquisition fixes it for as long as any session holds or waits
 	Value   []byte // at most MaxPermitValue bytes, shown with the holder; replaced by acquiring again
 	Wait    int64
 }
@@ -65,8 +65,8 @@ func (op AcquirePermit) apply(s *State, at At) Result {
 	return res
 }
 
-// crowded returns why the session may neither hold nor wait (it or the queue has too much already), or "". t is nil for a new
-// lock or semaphore.
+// crowded returns why the session may neither hold nor wait (it or the queue has too much already), or "". t is nil
+// for a new lock or semaphore.
 func (op AcquirePermit) crowded(s *State, t *turn) string {
 	l := s.sessions.find(op.Session)
 	if t != nil {
@@ -82,7 +82,7 @@ func (op AcquirePermit) crowded(s *State, t *turn) string {
 	return s.crowded(l.session, l.held)
 }
 
-// limit is the limit that is asked for: a lock is a semaphore of one permit.
+// limit returns the requested limit: a lock is a semaphore of one permit.
 func (op AcquirePermit) limit() uint32 {
 	if op.Kind == Lock {
 		return 1
@@ -90,7 +90,7 @@ func (op AcquirePermit) limit() uint32 {
 	return op.Limit
 }
 
-// refusal says why an acquisition cannot be tried, whatever the semaphore's state; "": it can.
+// refusal returns why an acquisition cannot be tried, whatever the semaphore's state, or "".
 func (op AcquirePermit) refusal(s *State, limit uint32) string {
 	switch {
 	case op.Kind != Lock && op.Kind != Semaphore:
@@ -107,8 +107,8 @@ func (op AcquirePermit) refusal(s *State, limit uint32) string {
 	return ""
 }
 
-// newTurn is the turn at a name's fresh semaphore. before is that at the one whose last waiters and
-// delays this operation has found to be over; nil: there was none.
+// newTurn returns the turn for a new semaphore. before is the turn for the old one of that name, whose last waiters
+// and delays this operation found to be over, or nil.
 func (op AcquirePermit) newTurn(s *State, at At, before *turn, limit uint32) *turn {
 	if before != nil {
 		before.finish()
@@ -116,7 +116,7 @@ func (op AcquirePermit) newTurn(s *State, at At, before *turn, limit uint32) *tu
 	return &turn{state: s, at: at, sem: s.permits.open(op.Kind, strings.Clone(op.Name), limit)}
 }
 
-// acquire is the part of an acquisition that follows when the queue is in order.
+// acquire is the rest of an acquisition, once the queue is in order.
 func (op AcquirePermit) acquire(t *turn, session string) Result {
 	res := Result{Limit: t.sem.limit}
 	at, ok := t.sem.positions.Get(session)
@@ -142,7 +142,7 @@ func (op AcquirePermit) acquire(t *turn, session string) Result {
 	return res
 }
 
-// replaceValue gives the session's acquisition another value.
+// replaceValue gives the session's acquisition a new value.
 func (op AcquirePermit) replaceValue(t *turn, fence Index) {
 	if h, _ := t.sem.holders.Get(fence); !bytes.Equal(h.Value, op.Value) {
 		h.Value = cloneBytes(op.Value)
@@ -150,8 +150,8 @@ func (op AcquirePermit) replaceValue(t *turn, fence Index) {
 	}
 }
 
-// waitAgain is asking by a session that waits already: its place stays. A try changes nothing, for
-// another request of the session may be waiting.
+// waitAgain handles a waiting session that asks again: it keeps its place. A try changes nothing, because another
+// request of the session may be waiting.
 func (op AcquirePermit) waitAgain(t *turn, ticket uint64) {
 	w, _ := t.sem.queue.Get(ticket)
 	until := order.Later(t.at.Lease, op.Wait)
@@ -164,8 +164,8 @@ func (op AcquirePermit) waitAgain(t *turn, ticket uint64) {
 	sem.enqueue(ticket, w)
 }
 
-// ReleasePermit gives a permit back; the next in the queue has it in the same operation. OK is false
-// if the session does not hold one, or (Index not 0) not by this acquisition: nothing changes then.
+// ReleasePermit gives a permit back; the next in the queue gets it in the same operation. OK is false if the session
+// does not hold a permit, or (Index not 0) not by this acquisition: then nothing changes.
 type ReleasePermit struct {
 	Kind    Kind
 	Name    string
@@ -199,8 +199,8 @@ func (op ReleasePermit) apply(s *State, at At) Result {
 	return Result{OK: true}
 }
 
-// LeaveQueue stops waiting. OK says that the session holds a permit afterwards: one that it holds by now
-// it keeps, with Result.Fence, unless Release is set: then the permit is given back, for the request that would
+// LeaveQueue stops waiting. OK says that the session holds a permit afterwards: if it got one in the meantime it
+// keeps it, with Result.Fence, unless Release is set. Then the permit is given back, because the request that would
 // use it has ended.
 type LeaveQueue struct {
 	Kind    Kind
@@ -243,8 +243,8 @@ func (op LeaveQueue) apply(s *State, at At) Result {
 	return Result{OK: true, Fence: p.fence}
 }
 
-// EndDelay ends a lock-delay whose time has passed, proposed as ExpireSession is: a lock or semaphore
-// goes to the next in its queue. Until is the delay's end that is meant (lease clock, ms).
+// EndDelay ends a lock-delay whose time has passed, proposed as ExpireSession is: a lock or semaphore goes to the
+// next in its queue. Until (lease clock, ms) tells which delay it means.
 type EndDelay struct {
 	Epoch Epoch
 	Kind  Kind
@@ -262,9 +262,9 @@ func (op EndDelay) fields(c *codec.Codec) EndDelay {
 	return op
 }
 
-// apply removes a lock-delay. The stamp decides like everywhere: that the proposer's clock was further is not
-// enough. Of a key that is no change, and a view may go on to have the lock-delay: a reader compares its end with
-// the clock.
+// apply removes a lock-delay. The stamp decides, as everywhere: it is not enough that the proposer's clock was
+// further. For a key this is not a change, and a view may keep the lock-delay: readers compare its end with the
+// clock.
 func (op EndDelay) apply(s *State, at At) Result {
 	switch {
 	case !s.epoch.Leads(at.Term, op.Epoch) || op.Until > at.Lease:

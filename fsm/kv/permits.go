@@ -2,19 +2,18 @@ package kv
 
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
-// Permits is a lock or semaphore that a session holds or waits for, or that a lock-delay blocks, as readers see
-// it. Immutable.
+// Permits is a lock or semaphore, as readers see it, that a session holds or waits for, or that a lock-delay blocks.
+// Immutable.
 type Permits struct {
 	Kind        Kind // Lock or Semaphore
 	Name        string
 	Limit       uint32   // 1 for a lock
 	Holders     []Holder // in the order of acquisition
-	Queue       []Waiter // in the order in which permits will be given
+	Queue       []Waiter // in the order of future grants
 	Delays      []int64  // ends of lock-delays (lease clock, ms), ascending; each keeps one permit back
 	ModifyIndex Index
 }
 
-// Fields walks a lock or semaphore.
 func (p *Permits) Fields(c *codec.Codec) {
 	p.Kind.fields(c)
 	c.Lasting(&p.Name)
@@ -46,7 +45,7 @@ func (h *Holder) fields(c *codec.Codec) {
 type Waiter struct {
 	Session string
 	Since   int64 // lease clock, ms
-	Until   int64 // lease clock, ms: it is passed over after that
+	Until   int64 // lease clock, ms: the end of its wait
 	Value   []byte
 }
 

@@ -8,20 +8,19 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// permitTable is what a View shows of locks and semaphores. Its trees are copy-on-write, as those of
-// keyTable are, and so are the semaphores in it: one for which many wait must not be copied whole
-// with each waiter that comes or goes.
+// permitTable is the part of a View for locks and semaphores. Its trees are copy-on-write, like those of keyTable,
+// and so are the semaphores in it: a semaphore with many waiters must not be copied whole whenever one comes or goes.
 type permitTable struct {
 	edition uint64 // counts the shares: a semaphore of an older edition may be in a View
 	index   Index  // of the last change of any; Freeze and Thaw carry it
 	all     order.Tree[named]
 	stakes  order.Tree[stake]           // by session
-	delays  order.Schedule[permitDelay] // views have none
+	delays  order.Schedule[permitDelay] // nil in views
 	waiting int                         // in all queues
 	bytes   int                         // of all locks and semaphores, see semaphore.bytes
 }
 
-// permitDelay says that one or more lock-delays of a lock or semaphore end.
+// permitDelay names a lock or semaphore with lock-delays that end at a time.
 type permitDelay struct {
 	kind Kind
 	name string
@@ -37,8 +36,8 @@ func newPermitTable() permitTable {
 	}
 }
 
-// named is a semaphore where it is found. It has the name itself: a tree of semaphores alone would take one to
-// look for another.
+// named is an entry of the tree of semaphores. It has its own copy of the name: otherwise a search would need a
+// semaphore to compare with.
 type named struct {
 	kind Kind
 	name string
@@ -57,7 +56,7 @@ func (p *permitTable) share() permitTable {
 	return c
 }
 
-// save returns what the table can be put back to.
+// save returns a copy that the table can be restored from.
 func (p *permitTable) save() permitTable {
 	delays := p.delays.Copy()
 	c := p.share()
@@ -65,7 +64,7 @@ func (p *permitTable) save() permitTable {
 	return c
 }
 
-// find finds a lock or semaphore; nil: there is none.
+// find returns a lock or semaphore, or nil.
 func (p *permitTable) find(kind Kind, name string) *semaphore {
 	found, _ := p.all.Get(named{kind: kind, name: name})
 	return found.sem
@@ -82,7 +81,7 @@ func (p *permitTable) open(kind Kind, name string, limit uint32) *semaphore {
 	return sem
 }
 
-// editable returns a semaphore that no View has, copying it where needed. The caller calls edited when it is done.
+// editable returns a semaphore that no View shares, copying it if needed. The caller calls edited when it is done.
 func (p *permitTable) editable(sem *semaphore) *semaphore {
 	p.bytes -= sem.bytes
 	if sem.edition == p.edition {
@@ -94,7 +93,7 @@ func (p *permitTable) editable(sem *semaphore) *semaphore {
 	return c
 }
 
-// edited counts the bytes of a semaphore, or removes one that is idle.
+// edited counts the bytes of a semaphore, or removes an idle one.
 func (p *permitTable) edited(sem *semaphore) {
 	if sem.idle() {
 		p.all.Delete(sem.named())
@@ -111,7 +110,7 @@ func (p *permitTable) removeStake(sem *semaphore, session string) {
 	p.stakes.Delete(stake{session, sem.kind, sem.name})
 }
 
-// addWaitingStake and removeWaitingStake are for a session that waits: it counts among waiting.
+// addWaitingStake and removeWaitingStake are for waiting sessions, which also count in waiting.
 func (p *permitTable) addWaitingStake(sem *semaphore, session string) {
 	p.addStake(sem, session)
 	p.waiting++
@@ -143,8 +142,8 @@ func (p *permitTable) removeDelay(sem *semaphore, until int64) {
 	p.delays.Delete(until, permitDelay{sem.kind, sem.name})
 }
 
-// holder is the session that holds what a Fence names, and its token; 0: none does. Of a semaphore's holders it is
-// the session that is asked for, else the one that the token names.
+// holder returns the session that holds what a Fence names, and its token, 0 if no session does. Among a semaphore's
+// holders it picks the given session, or else the one that the token names.
 func (p *permitTable) holder(f Fence, session string) (by string, token Index) {
 	sem := p.find(f.Kind, f.Name)
 	switch {
@@ -161,16 +160,16 @@ func (p *permitTable) holder(f Fence, session string) (by string, token Index) {
 	return h.Session, h.Fence
 }
 
-// semaphore is a lock or semaphore as operations change it: its holders, its queue, and what lock-delays keep back. While
-// any session waits all permits are held or kept back.
+// semaphore is a lock or semaphore as operations change it: its holders, its queue, and what lock-delays keep back.
+// While any session waits, all permits are held or kept back.
 type semaphore struct {
 	edition  uint64
 	kind     Kind
 	name     string
 	limit    uint32
 	modified Index
-	// granted is the newest token. It matters to the operation that gave it only, so that a snapshot,
-	// which is taken between operations, need not know it.
+	// granted is the newest token. Only the operation that gave it needs it, so snapshots, which are taken between
+	// operations, leave it out.
 	granted Index
 
 	holders   order.Map[Index, Holder]    // by token: in the order of acquisition
@@ -178,21 +177,20 @@ type semaphore struct {
 	ends      order.Schedule[uint64]      // of the waits, by ticket
 	positions order.Map[string, position] // of holders and waiters, by session
 	delays    order.Map[int64, int]       // how many end at a time (lease clock, ms)
-	delayed   int                         // how many there are
-	bytes     int                         // of all of it, about
+	delayed   int                         // the total of delays
+	bytes     int                         // of everything, roughly
 }
 
-// These are what a lock or semaphore, and a session that holds it or waits for it, take beside their texts, in bytes,
-// about.
+// Roughly how many bytes a lock or semaphore, and a session that holds or waits for it, take besides their texts.
 const (
 	permitsWeight  = 512
 	positionWeight = 512
 )
 
-// weightWith is what a session takes that holds or waits with a value.
+// weightWith returns how many bytes a session takes that holds or waits with a value.
 func weightWith(value []byte) int { return positionWeight + len(value) }
 
-// position says where in a semaphore a session is.
+// position is a session's place in a semaphore.
 type position struct {
 	fence  Index  // 0: it waits
 	ticket uint64 // while it waits
@@ -200,7 +198,7 @@ type position struct {
 
 func (m *semaphore) named() named { return named{m.kind, m.name, m} }
 
-// copy costs the same whatever the length of the queue.
+// copy costs the same, however long the queue is.
 func (m *semaphore) copy() *semaphore {
 	c := *m
 	c.holders, c.queue, c.positions = m.holders.Copy(), m.queue.Copy(), m.positions.Copy()
@@ -215,15 +213,15 @@ func (m *semaphore) topic() Topic {
 	return Topic{Kind: SemaphoreTopic, Name: m.name}
 }
 
-// full says that no permit is free.
+// full reports whether no permit is free.
 func (m *semaphore) full() bool { return uint64(m.holders.Len()+m.delayed) >= uint64(m.limit) }
 
-// idle says that no session holds or waits, and no lock-delay keeps a permit back.
+// idle reports whether no session holds or waits, and no lock-delay keeps a permit back.
 func (m *semaphore) idle() bool {
 	return m.holders.Len() == 0 && m.queue.Len() == 0 && m.delayed == 0
 }
 
-// lasts says whether, at a time (lease clock, ms), a session holds or still waits, or a lock-delay keeps a permit back.
+// lasts reports whether, at a time (lease clock, ms), a session holds or waits, or a lock-delay keeps a permit back.
 func (m *semaphore) lasts(lease int64) bool {
 	if m.holders.Len() > 0 {
 		return true
@@ -233,7 +231,7 @@ func (m *semaphore) lasts(lease int64) bool {
 	return waits && wait >= lease || delayed && delay > lease
 }
 
-// setHolder enters a holder, or replaces it by one with another value.
+// setHolder enters a holder, or gives it another value.
 func (m *semaphore) setHolder(h Holder) {
 	if old, ok := m.holders.Set(h.Fence, h); ok {
 		m.bytes -= weightWith(old.Value)
@@ -242,7 +240,7 @@ func (m *semaphore) setHolder(h Holder) {
 	m.positions.Set(h.Session, position{fence: h.Fence})
 }
 
-// removeHolder takes a holder out.
+// removeHolder removes a holder.
 func (m *semaphore) removeHolder(fence Index) Holder {
 	h, _ := m.holders.Delete(fence)
 	m.bytes -= weightWith(h.Value)
@@ -259,14 +257,14 @@ func (m *semaphore) addWaiter(w Waiter) (ticket uint64) {
 	return ticket
 }
 
-// enqueue enters a waiter under a ticket that no other has.
+// enqueue enters a waiter under an unused ticket.
 func (m *semaphore) enqueue(ticket uint64, w Waiter) {
 	m.queue.Set(ticket, w)
 	m.ends.Set(w.Until, ticket)
 	m.bytes += weightWith(w.Value)
 }
 
-// dequeue takes out the waiter of a ticket.
+// dequeue removes the waiter of a ticket.
 func (m *semaphore) dequeue(ticket uint64) Waiter {
 	w, _ := m.queue.Delete(ticket)
 	m.ends.Delete(w.Until, ticket)
@@ -274,14 +272,14 @@ func (m *semaphore) dequeue(ticket uint64) Waiter {
 	return w
 }
 
-// removeWaiter takes a waiter out of the queue.
+// removeWaiter removes a waiter from the queue.
 func (m *semaphore) removeWaiter(ticket uint64) Waiter {
 	w := m.dequeue(ticket)
 	m.positions.Delete(w.Session)
 	return w
 }
 
-// place is the place in the queue of a ticket that is in it, from 1.
+// place returns a ticket's place in the queue, from 1.
 func (m *semaphore) place(ticket uint64) int {
 	return 1 + sort.Search(m.queue.Len(), func(i int) bool {
 		at, _, _ := m.queue.GetAt(i)
@@ -289,7 +287,7 @@ func (m *semaphore) place(ticket uint64) int {
 	})
 }
 
-// permits is the semaphore as readers see it.
+// permits returns the semaphore as readers see it.
 func (m *semaphore) permits() *Permits {
 	p := &Permits{Kind: m.kind, Name: m.name, Limit: m.limit, ModifyIndex: m.modified}
 	if m.holders.Len() > 0 {

@@ -38,7 +38,7 @@ func (op DropStaged) apply(s *State, _ At) Result {
 	return Result{OK: true}
 }
 
-// Restored is the Index at which the newest incarnation began; 0: none did.
+// Restored returns the Index where the newest incarnation began, or 0.
 func (s *State) Restored() Index { return s.restored }
 
 // BeginIncarnation begins a new incarnation, see Registry.Raise.
@@ -47,8 +47,8 @@ func (s *State) BeginIncarnation(beyond Index, wall int64) {
 	s.change(At{Index: s.restored}, Topic{Kind: SessionsTopic})
 }
 
-// Recover has the state go on as the only copy of it that is left, see Machine.Recover. Every key counts as changed now, for
-// the last change of each may be among what is lost.
+// Recover makes the state go on as the only remaining copy, see Machine.Recover. Every key now counts as changed,
+// because its last change may be among the losses.
 func (s *State) Recover(at At) {
 	s.staged = Staged{}
 	s.BeginIncarnation(0, at.Wall)
@@ -60,7 +60,7 @@ func (s *State) Recover(at At) {
 	s.change(at, Topic{Kind: SessionsTopic})
 }
 
-// maxIndex is the highest number that programs which read JSON into floating-point numbers read exactly.
+// maxIndex is the highest number up to which programs that read JSON into floating-point numbers are exact.
 const maxIndex Index = 1<<53 - 1
 
 func (op Restore) refusal(s *State) string {
@@ -104,7 +104,7 @@ func (op Restore) apply(s *State, at At) Result {
 	done := Restoration{ID: strings.Clone(op.ID), By: op.By.Clone(), Wall: at.Wall}
 	if !op.KeysOnly || op.Newest >= s.catalog.Next() {
 		unknown := int64(0)
-		if op.Founding { // the file may be older than an incarnation of the cluster that it is from
+		if op.Founding { // the file may be older than an incarnation of its cluster
 			unknown = at.Wall
 		}
 		s.BeginIncarnation(op.Newest, unknown)
@@ -133,7 +133,7 @@ func (op Restore) apply(s *State, at At) Result {
 	return Result{OK: true, Index: at.Index}
 }
 
-// restoredAccess is who may do what after the restore.
+// restoredAccess returns who may do what after the restore.
 func (op Restore) restoredAccess(s *State, saved access.Content, at At) (next *access.Table, refusal string) {
 	if !op.WithAuth || saved.Empty() {
 		return s.access, ""
@@ -142,18 +142,19 @@ func (op Restore) restoredAccess(s *State, saved access.Content, at At) (next *a
 	return s.access.Apply(&change, at.Index, at.Wall)
 }
 
-// restoring is a restore under way.
+// restoring is a restore in progress.
 type restoring struct {
 	Restore
 	state   *State
 	at      At
 	image   Image
-	pairs   []*Pair // of the image, that come back
+	pairs   []*Pair // of the image, those that come back
 	done    *Restoration
-	removed map[string]bool // keys that are not there any more
+	removed map[string]bool // keys that no longer exist
 }
 
-// Lasting are the pairs of an image without those that ended with their session: it is not there, and had them deleted.
+// Lasting returns the pairs of an image that outlive their session: if it is gone, some sessions had their keys
+// deleted.
 func Lasting(m *Image, goesOn func(session string) bool) []*Pair {
 	deletes := map[string]bool{}
 	for _, s := range m.Sessions {
@@ -187,7 +188,7 @@ func (r *restoring) endSessions(lost []CheckRef) {
 	})
 }
 
-// deleteKeys deletes the keys that are not in the snapshot, but for those that a session holds.
+// deleteKeys deletes the keys that are not in the snapshot, except those that a session holds.
 func (r *restoring) deleteKeys() {
 	if r.Founding {
 		return
@@ -204,7 +205,7 @@ func (r *restoring) deleteKeys() {
 	}
 }
 
-// writeKeys gives the keys of the snapshot their contents. Who holds one now goes on to hold it, and no token goes back.
+// writeKeys gives the keys of the snapshot their contents. Present holders keep their keys, and no token goes back.
 func (r *restoring) writeKeys() {
 	s := r.state
 	for _, p := range r.pairs {
@@ -222,8 +223,8 @@ func (r *restoring) writeKeys() {
 	}
 }
 
-// keepBack has the lock-delays hold of the sessions of the snapshot that are not there now: their clients may believe for a
-// while that they hold what they held.
+// keepBack starts the lock-delays of the snapshot's sessions that no longer exist: for a while, their clients may
+// believe that they still hold what they held.
 func (r *restoring) keepBack() {
 	if r.KeysOnly {
 		return
@@ -242,7 +243,7 @@ func (r *restoring) keepBack() {
 	}
 }
 
-// keepKeyBack keeps a key from being acquired for some ms, unless a session holds it or a longer delay does.
+// keepKeyBack keeps a key from being acquired for delay ms, unless a session holds it or a longer delay blocks it.
 func (r *restoring) keepKeyBack(key string, delay int64) {
 	keys := &r.state.keys
 	if session, _ := keys.holder(key); delay == 0 || session != "" || key == "" {
@@ -253,7 +254,7 @@ func (r *restoring) keepKeyBack(key string, delay int64) {
 	}
 }
 
-// keepPermitsBack keeps the permits back that sessions of the snapshot held, where there is nothing of that name now.
+// keepPermitsBack keeps back the permits that sessions of the snapshot held, if nothing has that name now.
 func (r *restoring) keepPermitsBack(p *Permits, delays map[string]int64) {
 	s := r.state
 	if s.permits.find(p.Kind, p.Name) != nil || p.Limit == 0 || p.Kind == Key || p.Kind == Lock && p.Limit != 1 {

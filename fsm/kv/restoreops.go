@@ -7,11 +7,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// A restore comes through the log in parts, each of which is only staged: readers see nothing of it. One more operation then
-// applies them all. So every entry is of bounded size, and the restore is one change (docs/adr/0026).
+// A restore comes through the log in parts, each of which is only staged: readers do not see it. A last operation
+// applies them all. So every entry has a bounded size, and the restore is one change (docs/adr/0026).
 
-// StagePart brings the next part of a restore. One at a time can be under way: Refusal says so, also that the content cannot
-// be read. A part that has come already is accepted again. It takes no Index.
+// StagePart brings the next part of a restore. Only one restore can be in progress: Refusal says so, or that the
+// content cannot be read. A repeated part is accepted again. It takes no Index.
 type StagePart struct {
 	ID      string // drawn by the proposer; not ""
 	By      registry.Act
@@ -45,7 +45,7 @@ func (op StagePart) refusal(staged *Staged) string {
 
 const givenUp = "the restore was given up, because its parts stayed away for too long: nothing was changed; restore again"
 
-// DropStaged gives up a restore. OK is true also if there is none of that id. It takes no Index.
+// DropStaged drops a restore. OK is true even if nothing is staged under that id. It takes no Index.
 type DropStaged struct{ ID string }
 
 func (DropStaged) kind() byte { return 14 }
@@ -55,23 +55,25 @@ func (op DropStaged) fields(c *codec.Codec) DropStaged {
 	return op
 }
 
-// Restore makes what was staged a part of the state, in one step. docs/run/back-up.md says what becomes of which record. Unless
-// it is of keys alone, it begins a new incarnation (Registry.Raise); of keys alone it does where the state that they come
-// from was beyond this one. Result.Refusal says why it cannot be done; nothing is staged any more then, or it was not before.
+// Restore applies what was staged, in one step. docs/run/back-up.md says what becomes of which record. It begins a
+// new incarnation (Registry.Raise), except that a restore of keys alone does so only if the state that they come from
+// was ahead of this one. Result.Refusal says why it cannot be done; then nothing is, or remains, staged.
 type Restore struct {
 	ID    string
 	Parts uint64 // how many there are
 	By    registry.Act
 	// Newest is the highest index in the state that was saved.
 	Newest Index
-	// KeysOnly: nothing but the keys that begin with Prefix is touched.
+	// KeysOnly restricts the restore to the keys that begin with Prefix.
 	KeysOnly bool
 	Prefix   string
-	// KeepSessions: sessions go on, with what they hold.
+	// KeepSessions lets sessions go on, with what they hold.
 	KeepSessions bool
-	// Founding: the cluster is new. What is in it already is newer and stays. It is refused where something was restored before.
+	// Founding means that the cluster is new. Whatever it already has is newer and stays. It is refused after any
+	// other restore.
 	Founding bool
-	// WithAuth: roles, tokens and the mode come back, too, see access.Content.Restoring. Without it none does.
+	// WithAuth also brings back roles, tokens and the mode, see access.Content.Restoring. Without it they stay as
+	// they are.
 	WithAuth bool
 }
 

@@ -7,26 +7,27 @@ import (
 
 // Result is the result of one operation.
 type Result struct {
-	OK bool // what was asked for is so; false is no error
-	// Refusal says why the operation could not be tried, in the words of Consul's API: its callers'
-	// libraries show it. OK is false then, and nothing changed.
+	OK bool // whether the request is fulfilled; false is not an error
+	// Refusal says why the operation could not be tried, in the words of Consul's API, because its callers' libraries
+	// show them. Then OK is false, and nothing changed.
 	Refusal string
-	Index   Index // taken by the operation; 0: it changed nothing
-	// Fence is the token: of the key's or permit's acquisition that holds after an Acquire, Set, CAS,
-	// AcquirePermit or LeaveQueue (of permits the session's own); 0: there is none. Where a Fence did not
-	// hold: that of the present holder.
-	Fence   Index
-	Pairs   []*Pair    // Txn: one per result of Consul's API, in order; nil unless OK. Without Value where that says null.
+	Index   Index // taken by the operation; 0 if it changed nothing
+	// Fence is the token of the key's or permit's acquisition that holds after an Acquire, Set, CAS, AcquirePermit or
+	// LeaveQueue (of permits: the session's own), or 0. If a Fence did not hold, it is the present holder's token.
+	Fence Index
+	// Pairs is for Txn: one per result of Consul's API, in order; nil unless OK. Results that are null there have no
+	// Value.
+	Pairs   []*Pair
 	Found   []Found    // Txn: what its operations on nodes, services and checks found or made, in order; nil unless OK
 	Errors  []TxnError // Txn: why it failed, in the order of the operations
 	Session *Session   // CreateSession, RenewSession: the session
-	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
+	Place   int        // AcquirePermit: place in the queue, from 1; 0 if not in it
 	Limit   uint32     // AcquirePermit: the semaphore's limit
-	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Pairs then
+	Excess  Excess     // Txn: it would read, or has read, too much; then it has no Pairs
 	Revoked bool       // the client's token was revoked, or its roles narrowed, before the operation took effect
 }
 
-// Fields walks a result. It begins with a number that says what it has: a write's is one byte and its index.
+// Fields walks a result. It begins with a number that says which fields follow: a write's is one byte and its index.
 func (r *Result) Fields(c *codec.Codec) {
 	has := c.Mask(r.has(), 12, "result of coordination")
 	if c.Reading() {
@@ -74,7 +75,7 @@ func (r *Result) has() uint64 {
 		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess, len(r.Found) > 0, r.Revoked)
 }
 
-// Weight is what the pairs in a result, and what else a transaction found, take, in bytes.
+// Weight returns how many bytes the pairs in a result, and everything else that a transaction found, take.
 func (r Result) Weight() (bytes int) {
 	for _, e := range r.Pairs {
 		bytes += e.Weight()
@@ -85,7 +86,7 @@ func (r Result) Weight() (bytes int) {
 	return bytes
 }
 
-// Kept is the result as it is remembered: without what was read, if that takes more than some bytes.
+// Kept returns the result as it is kept: without what was read, if that takes more than some bytes.
 func (r Result) Kept(bytes int) Result {
 	if r.Weight() > bytes {
 		r.Pairs, r.Found, r.Excess = nil, nil, Forgotten
@@ -95,7 +96,7 @@ func (r Result) Kept(bytes int) Result {
 
 // Found is what one operation of a transaction found or made in the registry.
 type Found struct {
-	Pairs int // how many of Result.Pairs stand before it
+	Pairs int // how many of Result.Pairs come before it
 	registry.Found
 }
 
@@ -104,7 +105,7 @@ func (f *Found) fields(c *codec.Codec) {
 	f.Found.Fields(c)
 }
 
-// TxnError is why one operation of a transaction failed.
+// TxnError says why one operation of a transaction failed.
 type TxnError struct {
 	OpIndex int    // from 0
 	What    string // in Consul's words
@@ -115,9 +116,9 @@ func (e *TxnError) fields(c *codec.Codec) {
 	c.String(&e.What)
 }
 
-// Bounds of what is read (Pair.Weight, in bytes): by a request that only reads, by a transaction that also
-// writes, and by those of one batch together; and of what of it is kept with the result of an operation, in
-// case it is asked for again.
+// Bounds on what is read (Pair.Weight, in bytes): by a request that only reads, by a transaction that also writes,
+// and by the transactions of one batch together; and on what is kept of it with the result of an operation, in case
+// the operation is repeated.
 const (
 	MaxRead      = 64 << 20
 	MaxTxnRead   = 8 << 20
@@ -125,16 +126,17 @@ const (
 	MaxKeptRead  = 64 << 10
 )
 
-// Excess says that what a transaction reads, or an operation brings together, was too much.
+// Excess says that a transaction reads too much, or an operation involves too many things.
 type Excess uint8
 
 // The kinds of Excess. Never renumber one.
 const (
-	NoExcess  Excess = iota
-	TooLarge         // it would read more than MaxTxnRead: it was not performed
-	TooBusy          // with those of its batch it would read more than MaxBatchRead: it was not performed, and may be tried again
-	Forgotten        // it was performed before, and what it read then was not kept
-	Crowded          // it is beyond a bound that level 2 brought, and was not performed
+	NoExcess Excess = iota
+	TooLarge        // it would read more than MaxTxnRead: it was not performed
+	// TooBusy: with the others of its batch it would read more than MaxBatchRead. It was not performed; try again.
+	TooBusy
+	Forgotten // it was performed before, and what it read then was not kept
+	Crowded   // it exceeds a bound that level 2 introduced, and was not performed
 )
 
 // Refusals that several operations share.
@@ -151,7 +153,6 @@ type KeptResult struct {
 	Result Result
 }
 
-// Fields walks a kept result.
 func (r *KeptResult) Fields(c *codec.Codec) {
 	c.Lasting(&r.Key)
 	c.Int64(&r.At)
@@ -159,7 +160,7 @@ func (r *KeptResult) Fields(c *codec.Codec) {
 	r.Result.Fields(c)
 }
 
-// keptResultWeight is what a kept result takes beside its texts, in bytes, about.
+// keptResultWeight is roughly how many bytes a kept result takes besides its texts.
 const keptResultWeight = 256
 
 func (r *KeptResult) weight() int {
@@ -173,9 +174,9 @@ func (r *KeptResult) weight() int {
 	return bytes
 }
 
-// Bounds of Once: how long its results are kept (ms of lease clock), how many at most and of how many
-// bytes together (the oldest are dropped first), and the length of a key in bytes. Pairs that were read are kept up to
-// MaxKeptRead only: the repetition of a transaction that read more has the result Forgotten.
+// Bounds of Once: how long its results are kept (ms of lease clock), how many at most and with how many bytes in all
+// (the oldest are dropped first), and the length of a key in bytes. Pairs that were read are kept only up to
+// MaxKeptRead: the repetition of a transaction that read more has the result Forgotten.
 const (
 	OnceFor    = 10 * 60 * 1000
 	OnceLimit  = 100_000
@@ -183,7 +184,7 @@ const (
 	MaxOnceKey = 255
 )
 
-// keptResults are the results of operations under a key of Once, by key and in the order of time.
+// keptResults holds the results of Once, by key and in the order of time.
 type keptResults struct {
 	byKey map[string]*KeptResult
 	order []*KeptResult // oldest first

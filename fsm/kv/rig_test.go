@@ -16,7 +16,7 @@ type rig struct {
 	now   int64 // lease clock, ms
 }
 
-// checks is a catalog: which checks are critical, by node and id; a node is registered if the check "" is.
+// checks is a catalog. It tells which checks are critical, by node and id; the check "" stands for its node.
 type checks map[CheckRef]bool
 
 func (c checks) HasNode(node string) bool {
@@ -34,7 +34,7 @@ func (c checks) CheckState(node, id string) (status catalog.CheckStatus, known b
 
 const serfHealth = catalog.SerfHealth
 
-// Nothing here is done to nodes, services and checks.
+// Nothing here changes nodes, services and checks.
 func (c checks) Next() Index            { return 1 }
 func (c checks) Attempt(do func() bool) { do() }
 
@@ -47,7 +47,7 @@ func (c checks) PerformInTxn(registry.CatalogOp) registry.CatalogResult {
 }
 func (c checks) Lost() []CheckRef { return nil }
 
-// KeyTxn is a transaction of operations on keys.
+// KeyTxn returns a transaction of operations on keys.
 func KeyTxn(ops []KeyOp) Txn {
 	txn := Txn{Ops: make([]TxnOp, len(ops))}
 	for i := range ops {
@@ -59,7 +59,7 @@ func KeyTxn(ops []KeyOp) Txn {
 const (
 	startOfWall = 1_700_000_000_000
 
-	s1 = "00000000-0000-0000-0000-00000000000a" // letters in them: case does not matter
+	s1 = "00000000-0000-0000-0000-00000000000a" // with letters: case does not matter
 	s2 = "00000000-0000-0000-0000-00000000000b"
 	s3 = "00000000-0000-0000-0000-00000000000c"
 )
@@ -80,7 +80,7 @@ func (r *rig) at() At {
 	return At{Index: r.next, Lease: r.now, Wall: startOfWall + r.now, Term: r.epoch.Term}
 }
 
-// do performs an operation. An Index is that of the operation, and taken only if the view has it.
+// do performs an operation. A result's Index must be the operation's, and the view must have it.
 func (r *rig) do(op Op) Result {
 	r.t.Helper()
 	before := r.View().Index()
@@ -95,7 +95,7 @@ func (r *rig) do(op Op) Result {
 	return res
 }
 
-// yes performs an operation whose result must be true.
+// yes performs an operation that must succeed.
 func (r *rig) yes(op Op) Result {
 	r.t.Helper()
 	res := r.do(op)
@@ -105,7 +105,7 @@ func (r *rig) yes(op Op) Result {
 	return res
 }
 
-// no performs an operation whose result must be false, and that must change nothing.
+// no performs an operation that must fail, and change nothing.
 func (r *rig) no(op Op) Result {
 	r.t.Helper()
 	res := r.do(op)
@@ -150,7 +150,7 @@ func acquire(key, session string) KeyOp {
 
 func del(key string) KeyOp { return KeyOp{Verb: Delete, Key: key} }
 
-// pair returns a key's pair, which must be there.
+// pair returns a key's pair, which must exist.
 func (r *rig) pair(key string) *Pair {
 	r.t.Helper()
 	e, index := r.View().Get(key)

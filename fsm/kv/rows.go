@@ -2,7 +2,7 @@ package kv
 
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
-// simple has the operations that a Once may perform. The rest of an operation stands beside its type.
+// simple lists the operations that a Once may perform. The rest of an operation is next to its type.
 var simple = codec.TableOf("operation of coordination", Op.kind,
 	codec.RowOf(1, "key", KeyOp.fields),
 	codec.RowOf(1, "txn", Txn.fields),
@@ -16,7 +16,7 @@ var simple = codec.TableOf("operation of coordination", Op.kind,
 	codec.RowOf(1, "queue_leave", LeaveQueue.fields),
 ).With(nextRows...)
 
-// Operations has every operation of coordination.
+// Operations lists every operation of coordination.
 var Operations = simple.With(
 	codec.RowOf(1, "once", Once.fields),
 	codec.RowOf(1, "restore_stage", StagePart.fields),

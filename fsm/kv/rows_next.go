@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// nextRows are the operations of a program with the tag nextlevel, which stands for the next version in tests.
+// nextRows are the operations of a program with the build tag nextlevel, which plays the next version in tests.
 var nextRows = []codec.Row{codec.RowOf(4, "note", Note.fields)}
 
 // Note writes a key, as an operation of level 4.

@@ -4,5 +4,5 @@ package kv
 
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
-// nextRows are no operations: only programs that stand for the next version have some.
+// nextRows is empty: only programs that play the next version have such operations.
 var nextRows []codec.Row

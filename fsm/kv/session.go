@@ -8,26 +8,26 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Session is one session. Immutable but for its last renewal, see View.Renewed.
+// Session is one session. It is immutable, except that its last renewal is kept beside it, see View.Renewed.
 type Session struct {
 	ID            string
 	Name          string
 	Node          string // "": the cluster's logical node
-	TTL           int64  // ms; 0: none
+	TTL           int64  // ms; 0: it does not end by time
 	TTLText       string
 	LockDelay     int64 // ns
 	Behavior      Behavior
-	Checks        []string // legacy list, as given; nil: none was given
+	Checks        []string // legacy list, as given; nil if not given
 	NodeChecks    []string
 	ServiceChecks []string
 	CreateIndex   Index
 	ModifyIndex   Index
-	CreatedAt     int64  // lease clock, ms
-	CreatedWall   int64  // ms since the epoch
-	By            string // the name of the principal that created it; "": none was asked for, and it belongs to everybody
+	CreatedAt     int64 // lease clock, ms
+	CreatedWall   int64 // ms since the epoch
+	// By is the principal that created it; "" if nobody asked for one: then it belongs to everybody.
+	By string
 }
 
-// Fields walks a session.
 func (s *Session) Fields(c *codec.Codec) {
 	c.Lasting(&s.ID)
 	c.String(&s.Name)
@@ -46,7 +46,7 @@ func (s *Session) Fields(c *codec.Codec) {
 	c.Lasting(&s.By)
 }
 
-// optionalStrings walks a list that differs from none at all even if it is empty.
+// optionalStrings walks a list and keeps nil and empty apart.
 func optionalStrings(c *codec.Codec, all *[]string) {
 	there := *all != nil
 	if c.Bool(&there); there {
@@ -61,13 +61,13 @@ func optionalStrings(c *codec.Codec, all *[]string) {
 	}
 }
 
-// sessionWeight is what a session takes beside its texts, in bytes, about; checkWeight a check in its lists.
+// sessionWeight is roughly how many bytes a session takes besides its texts; checkWeight a check in its lists.
 const (
 	sessionWeight = 512
 	checkWeight   = 64
 )
 
-// Weight is what a session takes, in bytes, about.
+// Weight returns roughly how many bytes a session takes.
 func (s *Session) Weight() int {
 	bytes := sessionWeight + len(s.Name) + len(s.Node) + len(s.TTLText) + len(s.By)
 	for _, list := range [][]string{s.Checks, s.NodeChecks, s.ServiceChecks} {
@@ -89,12 +89,13 @@ const (
 
 func (b *Behavior) fields(c *codec.Codec) { codec.Enum(c, b, DeleteKeys, "behavior of a session") }
 
-// sessionGrace is what a session is given, beyond half its TTL, to be renewed after an epoch was
-// established: clients renew every half.
+// sessionGrace is the time that a session gets, beyond half its TTL, to be renewed after an epoch was established:
+// clients renew every half TTL.
 const sessionGrace = 2000 // ms
 
-// ends is the last millisecond (lease clock) of a session with a TTL, last renewed at a moment. Apply goes by it, so the level says
-// whether it has one grace or, as before level 2, another one with each leadership (docs/adr/0034).
+// ends returns the last millisecond (lease clock) of a session with a TTL, last renewed at a moment. Apply uses it,
+// so the level decides whether it gets one grace or, as before level 2, another one with each leadership
+// (docs/adr/0034).
 func (s *Session) ends(renewed, established int64, level byte) int64 {
 	end, grace := order.Later(renewed, s.TTL), min(s.TTL, s.TTL/2+sessionGrace)
 	if level < 2 {
@@ -106,16 +107,16 @@ func (s *Session) ends(renewed, established int64, level byte) int64 {
 // MaxLockDelay (ns) is the longest lock-delay.
 const MaxLockDelay = 60_000_000_000
 
-// lockDelay is how long (ms) what the session held is kept from others when it ends.
+// lockDelay returns how long (ms) what the session held is kept from others when it ends.
 func (s *Session) lockDelay() int64 {
 	ns := min(max(s.LockDelay, 0), MaxLockDelay)
 	return (ns + 999_999) / 1_000_000
 }
 
-// CheckRef names a check, or (ID "") a node.
+// CheckRef names a check, or a node if ID is "".
 type CheckRef = catalog.CheckRef
 
-// refs yields what a session ends with: its checks and (check "") its node.
+// refs yields what the session depends on: its checks and (check "") its node.
 func (s *Session) refs() iter.Seq[CheckRef] {
 	return func(yield func(CheckRef) bool) {
 		if !yield(CheckRef{Node: s.Node}) {
@@ -137,12 +138,11 @@ type SessionState struct {
 	Renewed int64
 }
 
-// Fields walks a session that lives.
 func (s *SessionState) Fields(c *codec.Codec) {
 	codec.Ptr(c, &s.Session).Fields(c)
 	c.Int64(&s.Renewed)
 }
 
-// stays reports whether only clients that may write nodes can remove a check or node: the logical node, and its own
+// stays reports whether only clients that may write nodes can remove a check or node: the logical node and its own
 // check, on which a session depends by default.
 func stays(r CheckRef) bool { return r.Node == "" && (r.ID == "" || r.ID == catalog.SerfHealth) }

@@ -10,18 +10,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// CreateSession creates a session. The proposer drew ID, a UUID in lower case. Result.Refusal says,
-// in Consul's words, that the node or a check is not registered, or a check is critical.
+// CreateSession creates a session. The proposer drew ID, a UUID in lower case. Result.Refusal says, in Consul's
+// words, that the node or a check is not registered, or a check is critical.
 type CreateSession struct {
 	ID        string
 	Name      string
 	Node      string // "": the cluster's logical node
-	TTL       int64  // ms that it lives without a renewal; 0: it does not end by itself
-	TTLText   string // what clients gave and read back; Consul's mean half of what the session lives
+	TTL       int64  // ms that it lives without a renewal; 0: it does not end by time
+	TTLText   string // the text that clients gave and read back; Consul's means half of what the session lives
 	LockDelay int64  // ns; at most MaxLockDelay counts
 	Behavior  Behavior
-	Checks    []string // legacy list as given, shown; nil: none was given
-	// NodeChecks are the checks of Node in force; ServiceChecks are ids of checks of services on Node.
+	Checks    []string // legacy list as given, only shown; nil if not given
+	// NodeChecks are the effective checks of Node; ServiceChecks are ids of checks of services on Node.
 	NodeChecks    []string
 	ServiceChecks []string
 }
@@ -59,13 +59,13 @@ func (op CreateSession) apply(s *State, at At) Result {
 	return Result{OK: true, Session: session}
 }
 
-// refusal says why a session cannot be created; "": it can.
+// refusal returns why a session cannot be created, or "".
 func (op CreateSession) refusal(s *State) string {
 	if op.ID == "" {
 		return missingSession
 	}
 	if s.session(op.ID) != nil {
-		return "session \"" + op.ID + "\" exists already" // of a proposer that draws badly
+		return "session \"" + op.ID + "\" exists already" // from a proposer that draws badly
 	}
 	if len(op.NodeChecks)+len(op.ServiceChecks) > MaxSessionChecks {
 		return fmt.Sprintf("a session may depend on %d checks, not on %d", MaxSessionChecks, len(op.NodeChecks)+len(op.ServiceChecks))
@@ -84,10 +84,10 @@ func (op CreateSession) refusal(s *State) string {
 	return ""
 }
 
-// NoNode is the Refusal of a session on a node that is not there.
+// NoNode is the Refusal of a session on an unknown node.
 const NoNode = "Missing node registration"
 
-// session is the new session. It keeps nothing of the log entry that op came in, which may be much larger.
+// session returns the new session. It keeps nothing of op's log entry, which may be much larger.
 func (op CreateSession) session(at At) *Session {
 	return &Session{
 		ID:            strings.Clone(strings.ToLower(op.ID)),
@@ -128,12 +128,12 @@ func (s *State) addSession(session *Session, renewed int64) {
 	s.uses.add(session.By, 1, session.Weight())
 }
 
-// sessionEnd is the last millisecond (lease clock) of a session with a TTL if it is not renewed again.
+// sessionEnd returns the last millisecond (lease clock) of a session with a TTL unless it is renewed again.
 func (s *State) sessionEnd(l *living) int64 {
 	return l.session.ends(l.renewed.Load(), s.established, s.level)
 }
 
-// RenewSession starts a session's TTL anew. It takes no Index. OK is false if there is no such session.
+// RenewSession restarts a session's TTL. It takes no Index. OK is false if the session does not exist.
 type RenewSession struct{ ID string }
 
 func (RenewSession) kind() byte { return 4 }
@@ -152,7 +152,7 @@ func (op RenewSession) apply(s *State, _ At) Result {
 	return Result{OK: true, Session: l.session}
 }
 
-// DestroySession ends a session. OK is true also if there is none.
+// DestroySession ends a session. OK is true even if the session does not exist.
 type DestroySession struct{ ID string }
 
 func (DestroySession) kind() byte { return 5 }
@@ -200,8 +200,8 @@ func (op ExpireSession) apply(s *State, at At) Result {
 	return Result{OK: true}
 }
 
-// Lose ends the sessions that depend on checks which turned critical or were removed, in the
-// operation that made them so, under its Index. It says whether any did.
+// Lose ends the sessions that depend on checks which turned critical or were removed, in the operation that did it,
+// under its Index. It reports whether any did.
 func (s *State) Lose(at At, checks []CheckRef) bool {
 	s.Advance(at.Lease)
 	at.Lease = s.lease
@@ -222,7 +222,7 @@ func (s *State) Lose(at At, checks []CheckRef) bool {
 // LoseNode ends the sessions of a node that was deregistered.
 func (s *State) LoseNode(at At, node string) bool { return s.Lose(at, []CheckRef{{Node: node}}) }
 
-// endSessions invalidates sessions, in one step: all are removed before what one of them held goes to the
+// endSessions invalidates sessions in one step: all are removed before anything that one of them held goes to the
 // next in its queue, which may be another of them.
 func (s *State) endSessions(at At, ended []*living) {
 	for _, l := range ended {
@@ -237,7 +237,7 @@ func (s *State) endSessions(at At, ended []*living) {
 	}
 }
 
-// loseKeys takes its keys from a session that ended.
+// loseKeys takes the keys of a session that ended.
 func (s *State) loseKeys(at At, session *Session) {
 	for _, p := range slices.Collect(s.keys.heldBy(session.ID)) {
 		if delay := session.lockDelay(); delay > 0 {

@@ -13,12 +13,12 @@ import (
 // living is a session and what changes while it lives.
 type living struct {
 	session *Session
-	renewed atomic.Int64 // lease clock, ms: views look at it while it is written
-	slot    uint32       // of a session with a TTL; the writer's alone
-	held    int          // keys and permits that it has, and places in queues; the writer's alone
+	renewed atomic.Int64 // lease clock, ms: views read it while it is written
+	slot    uint32       // of a session with a TTL; for the writer only
+	held    int          // number of its keys, permits and places in queues; for the writer only
 }
 
-// sessionTable is what a View shows of sessions, and how the writer finds them. The tree by id is
+// sessionTable is the part of a View for sessions, and the writer's way to find them. The tree by id is
 // copy-on-write.
 type sessionTable struct {
 	byID  order.Map[string, *living]
@@ -27,14 +27,14 @@ type sessionTable struct {
 	*sessionEnds
 }
 
-// sessionEnds finds sessions by what ends them. It is derived from the sessions, and so no part of a snapshot;
-// views have none.
+// sessionEnds finds sessions by what ends them. It is derived from the sessions, and so not part of a snapshot; in
+// views it is nil.
 type sessionEnds struct {
 	byCheck links
 	load    map[CheckRef]int // how much ends with each: its sessions, and what they hold
 	slots   slots
 	ends    order.Ends  // of the sessions with a TTL, by slot
-	undo    *order.Undo // of the attempt that is under way, see State.attempt; nil: none is
+	undo    *order.Undo // of the attempt in progress, see State.attempt; nil outside one
 }
 
 func newSessionTable() sessionTable {
@@ -49,7 +49,8 @@ func (t *sessionTable) share() sessionTable {
 	return sessionTable{byID: t.byID.Copy(), index: t.index, bytes: t.bytes}
 }
 
-// save returns what puts the table back to where it is now. Sessions may be removed until then, and none added.
+// save returns a function that restores the table's present state. Until it is called, sessions may be removed but
+// not added.
 func (t *sessionTable) save() (undo func()) {
 	saved, u := t.share(), new(order.Undo)
 	t.undo = u
@@ -59,20 +60,20 @@ func (t *sessionTable) save() (undo func()) {
 	}
 }
 
-// find finds a session; nil: there is none. The case of the id does not matter.
+// find returns a session, or nil. The case of the id does not matter.
 func (t *sessionTable) find(id string) *living {
 	l, _ := t.byID.Get(strings.ToLower(id))
 	return l
 }
 
-// add enters a session. end is when it ends if it has a TTL and is not renewed (lease clock, ms).
+// add enters a session. end (lease clock, ms) is its end if it has a TTL and is not renewed.
 func (t *sessionTable) add(l *living, end int64) {
 	t.byID.Set(l.session.ID, l)
 	t.bytes += l.session.Weight()
 	t.addEnds(l, end)
 }
 
-// addEnds has a session found by what ends it.
+// addEnds makes a session findable by what ends it.
 func (t *sessionEnds) addEnds(l *living, end int64) {
 	t.byCheck.add(l.session)
 	t.addLoad(l.session, 1+l.held)
@@ -98,8 +99,8 @@ func (t *sessionTable) remove(l *living) {
 	}
 }
 
-// ended returns the sessions that have ended at now, oldest end first, and corrects the known ends of those
-// that were renewed since the last call. end is the true end of a session.
+// ended returns the sessions that have ended at now, oldest end first, and corrects the known ends of sessions that
+// were renewed since the last call. end returns the true end of a session.
 func (t *sessionTable) ended(now int64, end func(*living) int64) []*living {
 	var ended []*living
 	for _, slot := range t.ends.Ended(now, func(slot uint32) int64 { return end(t.slots.sessions[slot]) }) {
@@ -111,7 +112,7 @@ func (t *sessionTable) ended(now int64, end func(*living) int64) []*living {
 	return ended
 }
 
-// links say which sessions end with which check, and (check "") with which node.
+// links tell which sessions end with which check, or (check "") with which node.
 type links struct{ tree order.Tree[link] }
 
 type link struct {
@@ -142,9 +143,9 @@ func (l links) of(ref CheckRef) iter.Seq[string] {
 	}
 }
 
-// slots numbers the sessions with a TTL. Two replicas may number them differently, so it decides nothing.
+// slots numbers the sessions with a TTL. Two replicas may number them differently, so the numbers decide nothing.
 type slots struct {
-	sessions []*living // by slot; nil: free
+	sessions []*living // by slot; nil if free
 	free     []uint32
 }
 
@@ -175,7 +176,7 @@ func (t *sessionTable) addHeld(l *living, by int) {
 	}
 }
 
-// addLoad adds to what ends with each check, and with the node, of a session.
+// addLoad adds to the load of each of a session's checks and of its node.
 func (t *sessionEnds) addLoad(s *Session, by int) {
 	for ref := range s.refs() {
 		if !stays(ref) {

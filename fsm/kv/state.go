@@ -9,46 +9,46 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// At is when an operation is applied.
+// At is the moment at which an operation is applied.
 type At struct {
-	Index Index  // the one that the operation takes, if it changes something
+	Index Index  // the one that the operation takes if it changes something
 	Lease int64  // lease clock, ms
 	Wall  int64  // ms since the epoch, for people
 	Term  uint64 // Raft term of the log entry
-	By    string // the name of the client's principal; "": none was asked for
+	By    string // the client's principal; "" if nobody asked for one
 	Read  int    // what the operations before it in its batch have read (Result.Weight)
 }
 
-// Op is one operation: one of those in Operations, and no other one.
+// Op is one of the operations in Operations.
 type Op interface {
 	kind() byte
 	apply(s *State, at At) Result
-	// needs is what a client must be allowed to do that sends it, see Needs.
+	// needs returns what the client that sends it must be allowed to do, see Needs.
 	needs(v *registry.View) []access.Need
 }
 
-// Catalog is what sessions need to know of nodes and checks. The state machine asks it while it
-// applies an operation, so it must be replicated state too.
+// Catalog is what sessions need to know about nodes and checks. The state machine asks it while it applies an
+// operation, so it must be replicated state too.
 type Catalog interface {
-	// HasNode says whether a node is registered; "" is the cluster's own, which always is.
+	// HasNode reports whether a node is registered; "" is the cluster's own, which always is.
 	HasNode(node string) bool
 	// CheckState finds a check of a node or of a service on it.
 	CheckState(node, id string) (status catalog.CheckStatus, known bool)
 	Registrar
 }
 
-// Registrar is what transactions and restores do to nodes, services and checks.
+// Registrar performs the operations of transactions and restores on nodes, services and checks.
 type Registrar interface {
-	// Next is the Index that the next change takes, whatever it is of.
+	// Next returns the Index that the next change takes, whatever changes.
 	Next() Index
-	// Attempt performs do, and takes back all that do has changed by PerformInTxn if it returns false.
+	// Attempt performs do, and takes back all its changes by PerformInTxn if it returns false.
 	Attempt(do func() (kept bool))
 	PerformInTxn(op registry.CatalogOp) registry.CatalogResult
 	// Lost returns the checks that turned critical, and the checks and nodes (ID "") that went, since the last call.
 	Lost() []catalog.CheckRef
-	// Raise is Registry.Raise.
+	// Raise calls Registry.Raise.
 	Raise(beyond Index, wall int64) Index
-	// Readmit is Registry.Readmit; lost is as of Lost.
+	// Readmit calls Registry.Readmit; lost is as in Lost.
 	Readmit(m registry.Image, by registry.Act) (returned int, lost []catalog.CheckRef)
 }
 
@@ -62,9 +62,9 @@ type State struct {
 	established int64 // lease clock when the epoch was established, ms
 	contents
 	kept    keptResults
-	staged  Staged    // what is to be restored; its ID is "" while nothing is
+	staged  Staged    // the restore in progress; its ID is "" outside one
 	touched []Topic   // since the last call of Touched
-	shared  *contents // a copy of contents for views; nil if contents changed since it was made
+	shared  *contents // a copy of contents for views; nil if contents changed since
 }
 
 // contents is what views show. A copy that views share is never written again.
@@ -87,16 +87,16 @@ func New(catalog Catalog) *State {
 	}
 }
 
-// SetLevel has operations follow the rules of a level of the formats, which replicas reach at the same entry. A new
-// State has those of the first.
+// SetLevel makes operations follow the rules of a level of the formats, which replicas reach at the same entry. A new
+// State is at level 1.
 func (s *State) SetLevel(level byte) {
 	s.level = level
 	s.sessions.ends.Reorder(func(slot uint32) int64 { return s.sessionEnd(s.sessions.slots.sessions[slot]) })
 }
 
-// Apply performs one operation. It never fails: what cannot be done is a Result. If Result.Index is
-// not 0 it is at.Index, which the operation has taken; of a transaction that changes nodes, services or checks too it is the
-// last index that it has taken.
+// Apply performs one operation. It never fails: if it cannot be done, the Result says so. A nonzero Result.Index is
+// at.Index, which the operation has taken, or the last index taken by a transaction that also changes nodes, services
+// or checks.
 func (s *State) Apply(at At, op Op) Result {
 	s.Advance(at.Lease)
 	at.Lease = s.lease // which does not go back
@@ -127,22 +127,21 @@ func (s *State) Advance(lease int64) {
 	}
 }
 
-// Establish starts an epoch: only its ExpireSession and EndDelay take effect from now on, and grace
-// begins.
+// Establish starts an epoch: from now on only its ExpireSession and EndDelay take effect, and grace begins.
 func (s *State) Establish(epoch Epoch, lease int64) {
 	s.Advance(lease)
 	s.epoch = epoch
 	s.established = s.lease
 }
 
-// change records that the operation changes what readers see, and whose watchers are to be woken.
+// change records that the operation changes what readers see, and whose watchers must be woken.
 func (s *State) change(at At, t Topic) {
 	s.index = at.Index
 	s.shared = nil
 	s.touched = append(s.touched, t)
 }
 
-// Touched returns whose watchers are to be woken by what was applied since the last call: keys (as
+// Touched returns the topics whose watchers must be woken for what was applied since the last call: keys (as
 // KeyTopic), locks and semaphores, sessions that were given a permit (PermitTopic), and SessionsTopic.
 func (s *State) Touched() []Topic {
 	touched := s.touched
@@ -150,7 +149,7 @@ func (s *State) Touched() []Topic {
 	return touched
 }
 
-// session finds a session; nil: there is none. The case of the id does not matter.
+// session returns a session, or nil. The case of the id does not matter.
 func (s *State) session(id string) *Session {
 	if l := s.sessions.find(id); l != nil {
 		return l.session
@@ -158,7 +157,7 @@ func (s *State) session(id string) *Session {
 	return nil
 }
 
-// Owner is View.Owner.
+// Owner does what View.Owner does.
 func (s *State) Owner(id string) string {
 	if session := s.session(id); session != nil {
 		return session.By
@@ -174,14 +173,14 @@ func (s *State) share() *contents {
 	return s.shared
 }
 
-// bytes is what the state takes, about.
+// bytes returns roughly how many bytes the state takes.
 func (s *State) bytes() int {
 	keys := s.keys.bytes + s.keys.deletions.bytes + s.keys.delays.bytes
 	return keys + s.access.Bytes() + s.sessions.bytes + s.permits.bytes + s.kept.bytes
 }
 
-// fenceHolds says whether an acquisition lasts: by session, or (session "") by any. now is the token of the present
-// holder, of a semaphore that of the session; 0: none.
+// fenceHolds reports whether an acquisition lasts: by session, or (session "") by any. now is the token of the
+// present holder, for a semaphore that of the session, or 0.
 func (c *contents) fenceHolds(f Fence, session string) (holds bool, now Index) {
 	var by string
 	if f.Kind == Key {
@@ -192,9 +191,9 @@ func (c *contents) fenceHolds(f Fence, session string) (holds bool, now Index) {
 	return now != 0 && now == f.Index && (session == "" || session == by), now
 }
 
-// MaxEnding bounds what ends in one operation: the keys, permits and places in queues of one session; and all of these, with the
-// sessions themselves, of those that depend on one check or node. What exceeded it before level 2 stays, and ends as a whole.
-// ADR 33 says why the end of a session is not split.
+// MaxEnding bounds what ends in one operation: the keys, permits and places in queues of one session; and for the
+// sessions that depend on one check or node, all of these together with the sessions. Anything that exceeded it
+// before level 2 stays, and ends as a whole. ADR 33 says why the end of a session is not split.
 const MaxEnding = 2000
 
 // MaxQueue bounds the sessions that wait for one lock or semaphore: one operation drops all whose time has passed.
@@ -203,11 +202,11 @@ const MaxQueue = 5000
 // MaxDeleted bounds the keys that one DeleteTree deletes, and those that one transaction deletes by prefixes.
 const MaxDeleted = 10_000
 
-// Figures counts acquisitions and new sessions beyond MaxEnding or MaxQueue since the program was started, by whether the level
-// refuses them. It decides nothing, is not part of the state, and is live for views.
+// Figures counts acquisitions and new sessions beyond MaxEnding or MaxQueue since the program started, by whether the
+// level refuses them. It decides nothing, is not part of the state, and is live in views.
 type Figures struct{ Refused, WouldRefuse atomic.Int64 }
 
-// bounded reports whether the bounds hold that level 2 brought.
+// bounded reports whether the bounds that came with level 2 hold.
 func (s *State) bounded() bool { return s.level >= 2 }
 
 // count adds to what a session holds or waits for, unless it has ended.

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Thaw is the inverse of Freeze. It verifies what can be verified: a snapshot that lies is refused as
-// a whole.
+// Thaw is the inverse of Freeze. It verifies what can be verified: an inconsistent snapshot is refused as a whole.
 func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	if err := f.verify(catalog.Next); err != nil {
 		return nil, fmt.Errorf("frozen coordination: %w", err)
@@ -47,7 +46,7 @@ func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	return s, nil
 }
 
-// thawPermits enters the permits of a snapshot, whose sessions and clock are in the state already.
+// thawPermits enters the permits of a snapshot, whose sessions and clock are already in the state.
 func (s *State) thawPermits(permits []*Permits) error {
 	var last named
 	for i, p := range permits {
@@ -68,7 +67,7 @@ func (s *State) thawPermits(permits []*Permits) error {
 
 // verifyPermits checks what a semaphore's own operations keep true.
 func (s *State) verifyPermits(p *Permits) error {
-	// Counted in 64 bits: a limit may be any of 32.
+	// Counted in 64 bits: a limit may be any 32-bit number.
 	taken, limit := uint64(len(p.Holders))+uint64(len(p.Delays)), uint64(p.Limit)
 	switch {
 	case p.Kind != Lock && p.Kind != Semaphore:

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// turn is what one operation does to one semaphore. It copies the semaphore with the first change, and
-// records once, when it finishes, that there was one.
+// turn is what one operation does to one semaphore. It copies the semaphore at the first change, and records the
+// change once, when it finishes.
 type turn struct {
 	state   *State
 	at      At
@@ -15,7 +15,7 @@ type turn struct {
 	changed bool
 }
 
-// turn is the turn at a lock or semaphore; nil: there is none of the name.
+// turn returns the turn for a lock or semaphore, or nil if nothing has the name.
 func (s *State) turn(at At, kind Kind, name string) *turn {
 	if sem := s.permits.find(kind, name); sem != nil {
 		return &turn{state: s, at: at, sem: sem}
@@ -32,7 +32,7 @@ func (t *turn) edit() *semaphore {
 	return t.sem
 }
 
-// finish records what has changed. A semaphore that no session holds or waits for and no lock-delay blocks is removed.
+// finish records the changes. A semaphore that no session holds or waits for and no lock-delay blocks is removed.
 func (t *turn) finish() {
 	if !t.changed {
 		return
@@ -48,16 +48,16 @@ func (t *turn) wake(session string) {
 	t.state.change(t.at, Topic{Kind: PermitTopic, Name: PermitName(t.sem.kind, t.sem.name, session)})
 }
 
-// conflict refuses another limit.
+// conflict returns the refusal of another limit.
 func (m *semaphore) conflict(limit uint32) string {
 	return fmt.Sprintf("semaphore %q has limit %d, not %d: the first that acquired it set it, and it stays until nobody holds it or waits for it", m.name, m.limit, limit)
 }
 
-// mayGrant says whether this operation may still give a permit of the semaphore away. It may once: two
+// mayGrant reports whether this operation may still give away a permit of the semaphore. It may do so once: two
 // holders must not have the same token.
 func (t *turn) mayGrant() bool { return t.sem.granted != t.at.Index }
 
-// grant gives a free permit to a session, which is not in the queue any more.
+// grant gives a free permit to a session, which has left the queue.
 func (t *turn) grant(session string, value []byte) {
 	sem := t.edit()
 	sem.granted = t.at.Index
@@ -72,9 +72,9 @@ func (t *turn) grant(session string, value []byte) {
 	t.state.count(session, 1)
 }
 
-// serveQueue brings the queue in order: it drops the sessions that wait no longer, and gives a permit that is
-// free, or whose lock-delay is over, to the first that waits. If more could be given the rest is kept back by
-// delays that end now, and so given by operations of their own.
+// serveQueue brings the queue in order: it drops the sessions that no longer wait, and gives a permit that is free,
+// or whose lock-delay is over, to the first that waits. If it could give more, delays that end now keep the rest
+// back, so that other operations give them.
 func (t *turn) serveQueue() {
 	t.dropPassed()
 	t.dropEnded()
@@ -88,7 +88,7 @@ func (t *turn) serveQueue() {
 	t.keepBack()
 }
 
-// dropPassed drops the waiters whose time to wait has passed.
+// dropPassed drops the waiters whose time is up.
 func (t *turn) dropPassed() {
 	for {
 		until, ticket, ok := t.sem.ends.First()
@@ -99,8 +99,8 @@ func (t *turn) dropPassed() {
 	}
 }
 
-// dropEnded drops from the queue's head sessions that end in this same operation. Those behind it are
-// dropped at their own turns.
+// dropEnded drops sessions that end in this same operation from the queue's head. Those behind it are dropped when it
+// is their turn.
 func (t *turn) dropEnded() {
 	for {
 		ticket, w, ok := t.sem.queue.Min()
@@ -119,7 +119,7 @@ func (t *turn) addWaiter(w Waiter) (ticket uint64) {
 	return ticket
 }
 
-// removeWaiter takes a waiter out of the queue.
+// removeWaiter removes a waiter from the queue.
 func (t *turn) removeWaiter(ticket uint64) Waiter {
 	w := t.edit().removeWaiter(ticket)
 	t.state.permits.removeWaitingStake(t.sem, w.Session)
@@ -127,7 +127,7 @@ func (t *turn) removeWaiter(ticket uint64) Waiter {
 	return w
 }
 
-// dropWaiter takes a waiter out of the queue, and wakes it.
+// dropWaiter removes a waiter from the queue, and wakes it.
 func (t *turn) dropWaiter(ticket uint64) {
 	w := t.removeWaiter(ticket)
 	t.wake(w.Session)
@@ -156,14 +156,14 @@ func (t *turn) endDelays() {
 	}
 }
 
-// keepBack delays the permits that are free until now.
+// keepBack delays the free permits until now.
 func (t *turn) keepBack() {
 	for !t.sem.full() {
 		t.state.permits.addDelay(t.edit(), t.at.Lease)
 	}
 }
 
-// release finishes a turn with a permit taken from its holder, and kept back for some ms.
+// release finishes a turn by taking a permit from its holder, and keeping it back for delay ms.
 func (t *turn) release(fence Index, delay int64) {
 	h := t.edit().removeHolder(fence)
 	t.state.permits.removeStake(t.sem, h.Session)
@@ -175,8 +175,8 @@ func (t *turn) release(fence Index, delay int64) {
 	t.finish()
 }
 
-// losePermits takes from a session that ends what it holds and waits for. All sessions that end in the
-// same operation are removed from the state already: s.session does not find them.
+// losePermits takes everything that a session holds or waits for when it ends. All sessions that end in the same
+// operation have already been removed from the state: s.session does not find them.
 func (s *State) losePermits(at At, session *Session) {
 	for _, stake := range stakesOf(s.permits.stakes, session.ID) {
 		t := s.turn(at, stake.kind, stake.name)

@@ -5,14 +5,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Txn performs operations in order, all or none: each sees the effects of those before it, and all writes of keys alone
-// have one Index. A transaction that fails lists every operation that does, up to the one beyond MaxTxnChanges.
+// Txn performs operations in order, all or none: each sees the effects of those before it, and if all are on keys,
+// all writes have one Index. A failed transaction lists every operation that fails, up to the one beyond
+// MaxTxnChanges.
 type Txn struct{ Ops []TxnOp }
 
-// TxnOp is one operation of a transaction. One of its members is given, else it fails.
+// TxnOp is one operation of a transaction. Exactly one of its members must be given.
 type TxnOp struct {
 	Key     *KeyOp
-	Session string              // the id of a session that ends, there or not; case does not matter
+	Session string              // the id of a session that ends, if it exists; case does not matter
 	Catalog *registry.CatalogOp // on a node, a service or a check
 }
 
@@ -44,7 +45,7 @@ func (op *TxnOp) has() uint64 {
 	return codec.Bits(op.Key != nil, op.Session != "", op.Catalog != nil)
 }
 
-// Writes says whether an operation may change something.
+// Writes reports whether an operation may change something.
 func (op TxnOp) Writes() bool {
 	switch {
 	case op.Key != nil:
@@ -55,7 +56,7 @@ func (op TxnOp) Writes() bool {
 	return op.Session != ""
 }
 
-// keysAlone says that a transaction touches nothing but keys.
+// keysAlone reports whether a transaction touches only keys.
 func (op Txn) keysAlone() bool {
 	for _, o := range op.Ops {
 		if o.Key == nil {

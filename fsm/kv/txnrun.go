@@ -6,8 +6,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// apply performs the transaction in a state that is put back to what it was if an operation fails. So each operation is
-// performed by the rule that it has outside transactions, and no second rule says beforehand what the first will do.
+// apply performs the transaction, and restores the state if an operation fails. So each operation follows the same
+// rule as outside transactions, and no second rule has to predict what the first will do.
 func (op Txn) apply(s *State, at At) (res Result) {
 	if errs := preCheck(op.Ops, s.delayed); errs != nil {
 		return Result{Errors: errs}
@@ -24,10 +24,10 @@ func (op Txn) apply(s *State, at At) (res Result) {
 	return res
 }
 
-// delayed says that a lock-delay keeps a key from being acquired.
+// delayed reports whether a lock-delay keeps a key from being acquired.
 func (s *State) delayed(key string) bool { return s.keys.delays.end(key, s.lease) != 0 }
 
-// preCheck finds what Consul's leader refuses before it writes the log: then only that is said.
+// preCheck finds what Consul's leader refuses before it writes the log: then these are the only errors.
 func preCheck(ops []TxnOp, delayed func(key string) bool) (errs []TxnError) {
 	for i, op := range ops {
 		switch o := op.Key; {
@@ -43,7 +43,7 @@ func preCheck(ops []TxnOp, delayed func(key string) bool) (errs []TxnError) {
 	return errs
 }
 
-// performAll goes on to the end also of a transaction that fails, so that every error is found, unless it would cost too much.
+// performAll performs even a failed transaction to the end, to find every error, unless that would cost too much.
 func (op Txn) performAll(s *State, at At) Result {
 	limit := min(MaxTxnRead, MaxBatchRead-at.Read)
 	t := txnRun{state: s, at: at, reading: reading{left: limit}}
@@ -63,7 +63,7 @@ func (op Txn) performAll(s *State, at At) Result {
 	return t.result(t.index)
 }
 
-// excessOver is the excess of a transaction that reads more than a limit.
+// excessOver returns the excess of a transaction that reads more than a limit.
 func excessOver(limit int) Excess {
 	if limit < MaxTxnRead {
 		return TooBusy
@@ -73,20 +73,20 @@ func excessOver(limit int) Excess {
 
 // reading is what the operations of a transaction have found so far.
 type reading struct {
-	left  int // how many bytes may still be read; below 0: it was too much
+	left  int // how many bytes may still be read; below 0 it was too much
 	pairs []*Pair
 	found []Found
 	errs  []TxnError
 }
 
-// failed records why an operation failed; "": it did not.
+// failed records why an operation failed, unless what is "".
 func (r *reading) failed(op int, what string) {
 	if what != "" {
 		r.errs = append(r.errs, TxnError{OpIndex: op, What: what})
 	}
 }
 
-// add adds what an operation on a node, a service or a check has found, if it has not failed, and returns why it has.
+// add adds what an operation on a node, a service or a check has found, or returns why it failed.
 func (r *reading) add(res registry.CatalogResult) (what string) {
 	if res.Found != nil {
 		r.left -= res.Found.Weight()
@@ -95,7 +95,7 @@ func (r *reading) add(res registry.CatalogResult) (what string) {
 	return res.What
 }
 
-// result is the result of a transaction; index is the last that it took.
+// result returns the result of a transaction; index is the last that it took.
 func (r *reading) result(index Index) Result {
 	if r.errs != nil {
 		return Result{Errors: r.errs}
@@ -103,24 +103,24 @@ func (r *reading) result(index Index) Result {
 	return Result{OK: true, Index: index, Pairs: r.pairs, Found: r.found}
 }
 
-// txnRun is a transaction that is being performed.
+// txnRun is a transaction in progress.
 type txnRun struct {
 	reading
 	state   *State
-	at      At    // of the operation that is next
+	at      At    // of the next operation
 	index   Index // the last that an operation on a node, a service or a check took
 	changes int   // how many indexes such operations took
 	steps   int   // see registry.CatalogResult
-	items   int   // how many keys, and what else sessions held, are gone by prefixes and by the ends of sessions
-	spent   bool  // these or the changes are too many: the transaction has failed
+	items   int   // how many keys and other held things are gone, by prefixes and by the ends of sessions
+	spent   bool  // too many of these or of the changes: the transaction has failed
 }
 
-// MaxTxnChanges is how many changes of nodes and services a transaction may make, if more than one of its operations makes
-// any. One operation may change all services of a node, and a transaction of many would keep every replica busy for as long
-// as all of them take. From level 2 on it is registry.MaxRemoved, of one operation, too.
+// MaxTxnChanges is how many changes of nodes and services a transaction may make, if several of its operations make
+// any. One operation may change all services of a node, and a transaction of many would keep every replica busy for
+// as long as all of them take. From level 2 on the limit is registry.MaxRemoved, even for one operation.
 const MaxTxnChanges = 50_000
 
-// perform performs one operation of a transaction, and says why it failed.
+// perform performs one operation of a transaction, and returns why it failed, or "".
 func (t *txnRun) perform(op TxnOp) (what string) {
 	switch {
 	case op.Key != nil:
@@ -144,8 +144,8 @@ func (t *txnRun) perform(op TxnOp) (what string) {
 	return ""
 }
 
-// performOnCatalog performs an operation on a node, a service or a check, and ends the sessions that depend on what it made
-// critical or took away, under its index.
+// performOnCatalog performs an operation on a node, a service or a check, and ends the sessions that depend on what
+// it removed or made critical, under its index.
 func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 	res := t.state.catalog.PerformInTxn(op)
 	before := t.changes
@@ -169,7 +169,7 @@ func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 	return t.add(res)
 }
 
-// applyInTxn performs one operation of a transaction, which may read as many bytes as are left.
+// applyInTxn performs one operation of a transaction, which may read at most left bytes.
 func (op KeyOp) applyInTxn(s *State, at At, left *int) (pairs []*Pair, what string) {
 	if !op.Verb.Writes() {
 		return op.read(&s.keys, left)
@@ -190,7 +190,7 @@ func (op KeyOp) applyInTxn(s *State, at At, left *int) (pairs []*Pair, what stri
 	return []*Pair{written}, ""
 }
 
-// attempt performs do, and takes back all that do has changed unless its result is OK. do writes keys and ends sessions.
+// attempt performs do, and takes back all its changes unless its result is OK. do writes keys and ends sessions.
 func (s *State) attempt(do func() Result) Result {
 	index, touched, shared := s.index, len(s.touched), s.shared
 	keys, permits, undoSessions, uses := s.keys.save(), s.permits.save(), s.sessions.save(), s.uses.share()
@@ -203,8 +203,8 @@ func (s *State) attempt(do func() Result) Result {
 	return res
 }
 
-// Read performs the operations of a transaction that writes nothing. Result.Excess is TooLarge, and nothing is found, if
-// that takes more than MaxRead bytes.
+// Read performs the operations of a transaction that writes nothing. If that takes more than MaxRead bytes,
+// Result.Excess is TooLarge, and nothing is returned.
 func (v *View) Read(ops []TxnOp) Result {
 	if errs := preCheck(ops, func(string) bool { return false }); errs != nil {
 		return Result{Errors: errs}
@@ -226,7 +226,7 @@ func (v *View) Read(ops []TxnOp) Result {
 	return r.result(0)
 }
 
-// spend takes what an operation of a transaction deletes or ends from what the transaction may, and says why it cannot.
+// spend counts what an operation of a transaction deletes or ends, and returns why that is too much, or "".
 func (t *txnRun) spend(items int) (what string) {
 	if t.items += items; t.items > MaxDeleted && t.state.bounded() {
 		t.spent = true

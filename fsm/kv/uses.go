@@ -4,8 +4,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Use counts what a principal has: the sessions that it made, and about how many bytes these take with what they hold
-// or wait for, and the keys that it wrote last.
+// Use counts what a principal has: the sessions that it created, and roughly how many bytes these take together with
+// what they hold or wait for, and the keys that it wrote last.
 type Use struct{ Sessions, Bytes int }
 
 // uses holds the use of each principal that has something, by name. It is derived, so snapshots leave it out.
@@ -19,7 +19,7 @@ func newUses() uses { return uses{order.NewMap[string, Use](order.Degree)} }
 // share returns a copy for views.
 func (u uses) share() uses { return uses{u.Copy()} }
 
-// add adds to what a principal has. What nobody has to answer for ("") is not counted.
+// add adds to what a principal has. Things without a principal ("") are not counted.
 func (u uses) add(by string, sessions, bytes int) {
 	if by == "" {
 		return
@@ -32,7 +32,7 @@ func (u uses) add(by string, sessions, bytes int) {
 	u.Set(by, now)
 }
 
-// replace counts a pair instead of the old one. Either may be nil.
+// replace counts p instead of old. Either may be nil.
 func (u uses) replace(old, p *Pair) {
 	if old != nil {
 		u.add(old.By, 0, -old.Weight())

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// verify checks what the state's own operations keep true. Each check relies on those before it. Locks
-// and semaphores are checked as they are thawed. next is the index of the registry's next change.
+// verify checks what the state's own operations keep true. Each check relies on those before it. Locks and semaphores
+// are checked while they are thawed. next returns the index of the registry's next change.
 func (f *Frozen) verify(next func() Index) error {
 	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyPairs, f.verifyDeletions, f.verifyDelays, f.verifyStaged}
 	for _, check := range checks {
@@ -154,7 +154,7 @@ func (f *Frozen) verifyDelays() error {
 	return nil
 }
 
-// verifyKept checks the results of Once, of which some are those of transactions that changed nothing but the registry.
+// verifyKept checks the results of Once. Some may come from transactions that changed only the registry.
 func (f *Frozen) verifyKept(next func() Index) error {
 	if n := len(f.Kept); n > OnceLimit {
 		return fmt.Errorf("%d kept results, more than %d", n, OnceLimit)
@@ -175,7 +175,7 @@ func (f *Frozen) verifyKept(next func() Index) error {
 	return nil
 }
 
-// verifyStaged checks that nothing is staged where nothing is to be restored.
+// verifyStaged checks that nothing is staged outside a restore.
 func (f *Frozen) verifyStaged() error {
 	switch s := f.Staged; {
 	case s.ID == "" && (s.Parts > 0 || !s.Image.empty()):

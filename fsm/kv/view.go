@@ -11,9 +11,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// View is the state at one moment: immutable, safe for any number of readers. Each read returns the
-// Index by which a blocking query for the same thing goes on (Consul's X-Consul-Index): it grows with
-// every change of what is read, never goes back, and is never 0.
+// View is the state at one moment: immutable, safe for any number of readers. Each read returns the Index with which
+// a blocking query for the same thing continues (Consul's X-Consul-Index): it grows with every change of what is
+// read, never goes back, and is never 0.
 type View struct {
 	index       Index
 	lease       int64 // lease clock, ms
@@ -21,7 +21,7 @@ type View struct {
 	level       byte  // of the formats
 	bytes       int
 	shown       *contents
-	// Registry is what was registered at the same moment, for the transactions that read both; nil: nothing is known of it.
+	// Registry is the registry at the same moment, for transactions that read both; nil if unknown.
 	Registry *registry.View
 }
 
@@ -30,24 +30,24 @@ func (s *State) View() *View {
 	return &View{index: s.index, lease: s.lease, established: s.established, level: s.level, bytes: s.bytes(), shown: s.share()}
 }
 
-// Bytes is what keys, records of deletions, sessions, locks with their queues and kept results take, about.
+// Bytes returns roughly how many bytes keys, records of deletions, sessions, locks with their queues and kept results
+// take.
 func (v *View) Bytes() int { return v.bytes }
 
-// PermitBytes is what locks and semaphores with their queues take, about.
+// PermitBytes returns roughly how many bytes locks and semaphores with their queues take.
 func (v *View) PermitBytes() int { return v.shown.permits.bytes }
 
-// SessionCount is the number of sessions.
+// SessionCount returns the number of sessions.
 func (v *View) SessionCount() int { return v.shown.sessions.byID.Len() }
 
-// Index is that of the last change of anything in the view.
+// Index returns the index of the last change of anything in the view.
 func (v *View) Index() Index { return v.index }
 
-// Lease is the lease clock (ms) of the newest operation in the view.
+// Lease returns the lease clock (ms) of the newest operation in the view.
 func (v *View) Lease() int64 { return v.lease }
 
-// Get returns a key's pair, nil if there is none. The index is the pair's ModifyIndex; of an absent
-// key that of the last write or deletion of any key, at least 1; and at least that of the newest incarnation, as all
-// indexes of reads are.
+// Get returns a key's pair, or nil. The index is the pair's ModifyIndex; for an absent key, that of the last write or
+// deletion of any key, at least 1. Like all indexes of reads, it is at least that of the newest incarnation.
 func (v *View) Get(key string) (*Pair, Index) {
 	if p, ok := v.shown.keys.pairs.Get(key); ok {
 		return p, max(p.ModifyIndex, v.shown.restored)
@@ -55,10 +55,9 @@ func (v *View) Get(key string) (*Pair, Index) {
 	return nil, max(v.shown.keys.absentIndex(), v.shown.restored)
 }
 
-// List returns the pairs whose keys begin with prefix, in byte order, and the highest of their
-// ModifyIndexes and of the deletions under the prefix; for the empty prefix, and where there is
-// neither, that of the last write or deletion of any key.
-// ok is false, and there are no pairs, if they take more than MaxRead bytes.
+// List returns the pairs whose keys begin with prefix, in byte order, and the highest of their ModifyIndexes and of
+// the deletions under the prefix; for the empty prefix, or if there are neither, the index of the last write or
+// deletion of any key. ok is false, and there are no pairs, if they take more than MaxRead bytes.
 func (v *View) List(prefix string) (pairs []*Pair, index Index, ok bool) {
 	var newest Index
 	left := MaxRead
@@ -74,9 +73,9 @@ func (v *View) List(prefix string) (pairs []*Pair, index Index, ok bool) {
 	return pairs, max(v.shown.keys.prefixIndex(prefix, newest), v.shown.restored), left >= 0
 }
 
-// Keys returns the keys that begin with prefix, in byte order, with List's index. With a separator
-// each is cut after the first one that follows the prefix, and each cut is listed once.
-// ok is false, and there are no keys, if they take more than MaxRead bytes.
+// Keys returns the keys that begin with prefix, in byte order, with List's index. With a separator, each key is cut
+// after the first separator behind the prefix, and each result is listed once. ok is false, and there are no keys, if
+// they take more than MaxRead bytes.
 func (v *View) Keys(prefix, separator string) (keys []string, index Index, ok bool) {
 	var newest Index
 	left := MaxRead
@@ -94,7 +93,7 @@ func (v *View) Keys(prefix, separator string) (keys []string, index Index, ok bo
 	return keys, max(v.shown.keys.prefixIndex(prefix, newest), v.shown.restored), left >= 0
 }
 
-// cut ends a key behind the first separator that follows the prefix of a length, if there is one.
+// cut ends a key after the first separator behind a prefix of the given length, if there is one.
 func cut(key string, prefix int, separator string) string {
 	if separator == "" {
 		return key
@@ -105,16 +104,16 @@ func cut(key string, prefix int, separator string) string {
 	return key
 }
 
-// LastRestoration is what the newest restore did; nil: there was none.
+// LastRestoration says what the newest restore did; nil before the first.
 func (v *View) LastRestoration() *Restoration { return v.shown.last }
 
 // Pairs yields all pairs, by key.
 func (v *View) Pairs() iter.Seq[*Pair] { return v.shown.keys.under("") }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (v *View) Len() int { return v.shown.keys.pairs.Len() }
 
-// Session returns a session, nil if there is none, and the sessions' index.
+// Session returns a session, or nil, and the sessions' index.
 func (v *View) Session(id string) (*Session, Index) {
 	if l := v.shown.sessions.find(id); l != nil {
 		return l.session, v.SessionIndex()
@@ -122,7 +121,7 @@ func (v *View) Session(id string) (*Session, Index) {
 	return nil, v.SessionIndex()
 }
 
-// Owner is the name of the principal that a session belongs to; "": it belongs to everybody, or is not there.
+// Owner returns the principal that owns a session; "" if it belongs to everybody, or does not exist.
 func (v *View) Owner(id string) string {
 	if s, _ := v.Session(id); s != nil {
 		return s.By
@@ -130,17 +129,17 @@ func (v *View) Owner(id string) string {
 	return ""
 }
 
-// Sessions yields all sessions, by id; SessionIndex is their index: that of the last creation or end.
+// Sessions yields all sessions, by id; their index is SessionIndex.
 func (v *View) Sessions() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		v.shown.sessions.byID.Scan(func(_ string, l *living) bool { return yield(l.session) })
 	}
 }
 
-// SessionIndex is the Index of the last creation or end of a session; 1 if there was none.
+// SessionIndex returns the Index of the last creation or end of a session, at least 1.
 func (v *View) SessionIndex() Index { return max(v.shown.sessions.index, v.shown.restored, 1) }
 
-// Renewed is when (lease clock, ms) a session was last renewed, live: it may be newer than the view.
+// Renewed returns when (lease clock, ms) a session was last renewed, live: it may be newer than the view.
 func (v *View) Renewed(s *Session) int64 {
 	if l := v.shown.sessions.find(s.ID); l != nil {
 		return l.renewed.Load()
@@ -148,7 +147,7 @@ func (v *View) Renewed(s *Session) int64 {
 	return s.CreatedAt
 }
 
-// Ends is when (lease clock, ms) a session's TTL and grace have passed if it is not renewed, live; 0:
+// Ends returns when (lease clock, ms) a session's TTL and grace have passed if it is not renewed, live; 0 means
 // never.
 func (v *View) Ends(s *Session) int64 {
 	if s.TTL == 0 {
@@ -157,25 +156,25 @@ func (v *View) Ends(s *Session) int64 {
 	return s.ends(v.Renewed(s), v.established, v.level)
 }
 
-// Delayed says until when (lease clock, ms) a lock-delay keeps a key from being acquired; 0: it does not.
+// Delayed returns until when (lease clock, ms) a lock-delay keeps a key from being acquired, or 0.
 func (v *View) Delayed(key string) int64 {
 	return v.shown.keys.delays.end(key, v.lease)
 }
 
-// Service is sessions, keys and locks as their users see them. It needs consensus: only consensus.Raft
-// implements it. Safe for concurrent use. Its errors are those of registry.Service.
+// Service is sessions, keys and locks as their users see them. It needs consensus: only consensus.Raft implements it.
+// Safe for concurrent use. It returns the errors of registry.Service.
 type Service interface {
 	// Apply performs ops in order, one result per op. The context bounds the wait, not the effect.
 	Apply(ctx context.Context, ops ...Op) ([]Result, error)
 	// View returns the state, at least as new as read demands; Stale never fails.
 	View(ctx context.Context, read order.Consistency) (*View, error)
-	// Watch begins to wait for a change. A caller that calls it first, then reads a View, and waits if the View
-	// shows nothing new misses no change.
+	// Watch begins to wait for a change. A caller that first calls Watch, then reads a View, and waits if the View
+	// shows nothing new, misses no change.
 	Watch(t Topic) *Wait
 }
 
-// Holds says whether an acquisition lasts: by session, or (session "") by any. now is the token of the present
-// holder; of a semaphore that of the session; 0: none.
+// Holds reports whether an acquisition lasts: by session, or (session "") by any. now is the token of the present
+// holder, for a semaphore that of the session, or 0.
 func (v *View) Holds(f Fence, session string) (holds bool, now Index) {
 	return v.shown.fenceHolds(f, strings.ToLower(session))
 }
@@ -198,7 +197,7 @@ func (v *View) Held(session string) iter.Seq[Fence] {
 	}
 }
 
-// HoldsOrWaits says whether a session holds a lock or semaphore, or waits for it.
+// HoldsOrWaits reports whether a session holds a lock or semaphore, or waits for it.
 func (v *View) HoldsOrWaits(kind Kind, name, session string) bool {
 	sem := v.shown.permits.find(kind, name)
 	if sem == nil {
@@ -208,8 +207,8 @@ func (v *View) HoldsOrWaits(kind Kind, name, session string) bool {
 	return stands
 }
 
-// Permits returns a lock or semaphore, nil if no session holds it or waits for it and no lock-delay blocks it,
-// and the index by which a blocking query goes on. It costs O(holders and queue).
+// Permits returns a lock or semaphore, nil if no session holds it or waits for it and no lock-delay blocks it, and
+// the index with which a blocking query continues. It costs O(holders and queue).
 func (v *View) Permits(kind Kind, name string) (*Permits, Index) {
 	if sem := v.shown.permits.find(kind, name); sem != nil {
 		return sem.permits(), max(sem.modified, v.shown.restored)
@@ -226,7 +225,7 @@ func (v *View) AllPermits(kind Kind) iter.Seq[*Permits] {
 	}
 }
 
-// Oldest returns the keys under a prefix that one DeleteTree would leave, the longest unchanged first.
+// Oldest returns the keys under a prefix that exceed what one DeleteTree may delete, the longest unchanged first.
 func (v *View) Oldest(prefix string) (keys []string) {
 	pairs := slices.SortedFunc(v.shown.keys.under(prefix), func(a, b *Pair) int {
 		return cmp.Or(cmp.Compare(a.ModifyIndex, b.ModifyIndex), strings.Compare(a.Key, b.Key))
@@ -237,16 +236,16 @@ func (v *View) Oldest(prefix string) (keys []string) {
 	return keys
 }
 
-// Figures returns the counts of what is beyond a bound.
+// Figures returns the counts of what exceeded a bound.
 func (v *View) Figures() *Figures { return v.shown.figures }
 
-// Use is what a principal has.
+// Use returns what a principal has.
 func (v *View) Use(principal string) Use {
 	use, _ := v.shown.uses.Get(principal)
 	return use
 }
 
-// Uses yields what each principal has that has something, by name.
+// Uses yields the use of each principal that has anything, by name.
 func (v *View) Uses() iter.Seq2[string, Use] {
 	return func(yield func(string, Use) bool) { v.shown.uses.Scan(yield) }
 }

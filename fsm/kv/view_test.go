@@ -79,7 +79,7 @@ func TestDeletionRecordsAreDroppedOldestFirst(t *testing.T) {
 		"%d records, first key %q, the newest that was dropped is %d; want %d, and the oldest one dropped", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
 }
 
-// weigh counts what is in a state by a walk.
+// weigh counts the bytes of a state by a walk.
 func weigh(s *State) int {
 	bytes := s.kept.bytes
 	for _, e := range s.keys.pairs.Values() {
@@ -154,7 +154,7 @@ func TestViewBytesAreThoseOfWhatIsInTheState(t *testing.T) {
 	expect.That(t, grown >= 10_000, "ten values of 1000 bytes count as %d", grown)
 }
 
-// part is a part of a restore with an image.
+// part returns a part of a restore with an image.
 func part(t testing.TB, id string, number uint64, m Image) StagePart {
 	packer := need.Got(zstd.NewWriter(nil))(t)
 	return StagePart{ID: id, Part: number, Content: packer.EncodeAll(m.Encode(codec.Newest), nil)}
@@ -167,7 +167,7 @@ func keys(names ...string) (m Image) {
 	return m
 }
 
-// saysNo performs an operation that must be refused in words with these among them.
+// saysNo performs an operation that must be refused with these words.
 func (r *rig) saysNo(op Op, words string) {
 	r.t.Helper()
 	res := r.do(op)
@@ -181,7 +181,7 @@ func (r *rig) restore(op Restore) {
 	need.That(r.t, res.OK, "%+v: %+v, want it done", op, res)
 }
 
-// stored is a key's pair after a restore; nil: there is none.
+// stored returns a key's pair after a restore, or nil.
 func (r *rig) stored(key string) *Pair {
 	p, _ := r.View().Get(key)
 	return p
@@ -270,7 +270,7 @@ func TestRestoreBringsPermissionsBackOnlyIfAskedTo(t *testing.T) {
 	expect.That(t, r.Access().Holder(token.Accessor) == nil, "a revoked token is back")
 }
 
-// woken says whether a wait is over.
+// woken reports whether a wait is over.
 func woken(w *Wait) bool {
 	select {
 	case <-w.Woken():
@@ -346,7 +346,7 @@ func TestWatchersKeepOthersWaitingWhenOneLeaves(t *testing.T) {
 	w.Wake([]Topic{topic})
 	expect.That(t, woken(stays), "the one that stayed was not woken")
 	next := w.Join(topic)
-	stays.Leave() // late, and of the wait before
+	stays.Leave() // late, and for the wait before
 	expect.That(t, !woken(next) && w.Len() == 1, "the next wait is over: %t, %d wait", woken(next), w.Len())
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// TopicKind says what a watcher waits for.
 type TopicKind uint8
 
 // The kinds of topics.
@@ -18,10 +17,10 @@ const (
 	SessionsTopic // any session; no Name
 	LockTopic
 	SemaphoreTopic
-	// PermitTopic is what one session has of one lock or semaphore; Name is PermitName. It is touched when
-	// a permit is given to the session out of the queue, and when the session loses its place in the queue
-	// otherwise. A request that waits for a permit waits for this: a lock for which a thousand wait goes
-	// from hand to hand without waking the others.
+	// PermitTopic is what one session has of one lock or semaphore; Name is PermitName. It is touched when the
+	// session gets a permit out of the queue, and when it loses its place in the queue in another way. A request that
+	// waits for a permit waits for this: a lock with a thousand waiters goes from hand to hand without waking the
+	// others.
 	PermitTopic
 	AccessTopic // who may do what; no Name
 )
@@ -43,7 +42,7 @@ type Wait struct {
 	leave func()
 }
 
-// Woken is closed at the change.
+// Woken returns a channel that is closed at the change.
 func (w *Wait) Woken() <-chan struct{} { return w.woken }
 
 // Leave ends the wait. It must be called, woken or not.
@@ -51,11 +50,11 @@ func (w *Wait) Leave() { w.leave() }
 
 // Watchers wakes the watchers of a topic, and no others. The zero value is ready. Safe for concurrent use.
 //
-// Nothing of the state depends on it: it serves readers, beside the state machine.
+// The state does not depend on it: it serves readers, beside the state machine.
 type Watchers struct {
 	mutex   sync.Mutex
 	waiters order.Waiters[Topic]
-	lengths []lengthCount // of the PrefixTopics among what they wait for, ascending
+	lengths []lengthCount // of the PrefixTopics with watchers, ascending
 }
 
 // lengthCount says how many prefixes of a length have watchers.
@@ -80,7 +79,7 @@ func (w *Watchers) Join(t Topic) *Wait {
 	}}
 }
 
-// count counts, if a topic is a prefix, that one more or less of its length has watchers.
+// count records, for a PrefixTopic, that one more or one less prefix of its length has watchers.
 func (w *Watchers) count(t Topic, change int) {
 	if t.Kind != PrefixTopic {
 		return
@@ -96,8 +95,8 @@ func (w *Watchers) count(t Topic, change int) {
 	}
 }
 
-// Wake wakes the watchers of topics that were touched (State.Touched), PrefixTopics by the keys that begin with
-// them. It must be called after the state that shows the changes is visible.
+// Wake wakes the watchers of topics that were touched (State.Touched), and the PrefixTopics of touched keys. It must
+// be called after the state that shows the changes is visible.
 func (w *Watchers) Wake(touched []Topic) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -112,8 +111,8 @@ func (w *Watchers) Wake(touched []Topic) {
 	}
 }
 
-// wakePrefixes wakes the watchers of prefixes of a key. It tries those prefixes of the key of whose length
-// any has watchers, so that its cost does not grow with the number of watchers.
+// wakePrefixes wakes the watchers of a key's prefixes. It tries only prefixes of lengths that have watchers, so its
+// cost does not grow with the number of watchers.
 func (w *Watchers) wakePrefixes(key string) {
 	for i := len(w.lengths) - 1; i >= 0; i-- { // a length may be removed meanwhile
 		if n := w.lengths[i].length; n <= len(key) {
@@ -128,7 +127,7 @@ func (w *Watchers) wake(t Topic) {
 	}
 }
 
-// WakeAll wakes every watcher: the state was replaced.
+// WakeAll wakes every watcher, because the state was replaced.
 func (w *Watchers) WakeAll() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -137,7 +136,7 @@ func (w *Watchers) WakeAll() {
 	}
 }
 
-// Len is the number of watchers.
+// Len returns the number of watchers.
 func (w *Watchers) Len() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

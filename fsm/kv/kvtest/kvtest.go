@@ -1,4 +1,4 @@
-// Package kvtest is a kv.Service for tests of what works on one.
+// Package kvtest provides a kv.Service for tests of the packages that use one.
 package kvtest
 
 import (
@@ -12,23 +12,23 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 )
 
-// Memory is an httpd.Coordination in one process, over the same registry, counter of indexes and lease
-// clock as a memory.
+// Memory is a consul.Coordination in one process. It shares the registry, the counter of indexes and the lease clock
+// of a registrytest.Memory.
 type Memory struct {
 	m        *registrytest.Memory
-	State    *kv.State    // guarded by the memory's mutex, as the four that follow
-	ApplyErr error        // of every Apply
-	ViewErr  error        // of views that are not stale
-	Revoked  bool         // the token of every caller was revoked
-	Behind   *kv.View     // what stale views show; nil: the newest
-	After    func()       // happens once, between the next Apply or view that is not stale and its caller
+	State    *kv.State    // guarded by the memory's mutex, like the next four fields
+	ApplyErr error        // for every Apply
+	ViewErr  error        // for views that are not stale
+	Revoked  bool         // every caller's token was revoked
+	Behind   *kv.View     // what stale views show; nil: the newest state
+	After    func()       // called once, after the next Apply or view that is not stale, before its caller goes on
 	Applied  atomic.Int64 // operations
-	Views    atomic.Int64 // that were not stale
+	Views    atomic.Int64 // those that were not stale
 	Joined   atomic.Int64 // calls of Watch
 	Watchers kv.Watchers
 }
 
-// New is the coordination over a registry, of a leader in its first term.
+// New returns the coordination over a registry, for a leader in its first term.
 func New(m *registrytest.Memory) *Memory {
 	l := &Memory{m: m, State: kv.New(m.Registry)}
 	l.State.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
@@ -41,7 +41,7 @@ func (l *Memory) at() kv.At {
 	return kv.At{Index: l.m.Registry.Next(), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
 }
 
-// lose ends the sessions that an operation of the registry took the checks of.
+// lose ends the sessions that depend on checks lost by an operation of the registry.
 func (l *Memory) lose(taken registry.Index) {
 	at := l.at()
 	if taken != 0 {
@@ -78,7 +78,7 @@ func (l *Memory) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	return results, nil
 }
 
-// happen does what is to happen after this call.
+// happen calls After after this call.
 func (l *Memory) happen() {
 	if after := l.After; after != nil {
 		l.After = nil
@@ -86,10 +86,10 @@ func (l *Memory) happen() {
 	}
 }
 
-// Perform performs an operation; the caller holds what Memory.Set of the registry holds.
+// Perform performs an operation; the caller holds the registry memory's mutex.
 func (l *Memory) Perform(op kv.Op) kv.Result { return l.PerformBy("", op) }
 
-// PerformBy is Perform in the name of somebody.
+// PerformBy does what Perform does, in a principal's name.
 func (l *Memory) PerformBy(principal string, op kv.Op) kv.Result {
 	l.Applied.Add(1)
 	l.m.Registry.Advance(l.m.Stamp())
@@ -126,7 +126,7 @@ func (l *Memory) View(_ context.Context, read registry.Consistency) (*kv.View, e
 	return v, nil
 }
 
-// AccessTable is who may do what, as a stale view has it.
+// AccessTable returns who may do what, from a stale view.
 func (l *Memory) AccessTable() *access.Table {
 	v, _ := l.View(context.Background(), registry.Stale)
 	return v.Access()
@@ -138,17 +138,17 @@ func (l *Memory) Watch(t kv.Topic) *kv.Wait {
 	return l.Watchers.Join(t)
 }
 
-// WatchCatalog implements httpd.Coordination.
+// WatchCatalog implements consul.Coordination.
 func (l *Memory) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
 	return l.m.Watchers.Join(t)
 }
 
-// RaftAddresses implements httpd.Coordination.
+// RaftAddresses implements consul.Coordination.
 func (l *Memory) RaftAddresses() (string, []string) {
 	return "10.0.0.1:7761", []string{"10.0.0.1:7761", "10.0.0.2:7761"}
 }
 
-// Fail makes every call fail that asks others.
+// Fail makes every call fail that asks other nodes.
 func (l *Memory) Fail(err error) {
 	l.m.Set(func(m *registrytest.Memory) {
 		l.ApplyErr, l.ViewErr, m.ViewErr, m.Reported.Quorum = err, err, err, err == nil
