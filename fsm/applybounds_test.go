@@ -19,11 +19,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// applying is an operation at the state with which Apply does most for it. A client's operation may take clientTime.
+// applying is an operation at the state for which Apply does the most work. A client's operation may take clientTime.
 type applying struct {
 	op, meets string
-	changes   int    // that it makes at most: of instances, nodes, keys, sessions, locks and queues
-	by        string // who sends it, where it is not any client; these have a time of their own
+	changes   int    // the most that it makes: of instances, nodes, keys, sessions, locks and queues
+	by        string // the sender, if not any client; these have their own time
 	most      time.Duration
 	prepare   func(n *node) Item
 }
@@ -34,7 +34,8 @@ const (
 	followers  = catalog.MaxFollowers
 )
 
-// limitOf is the default of a setting, as the page of settings has it, which is written from the program's own table.
+// limitOf returns the default of a setting from the page of settings, which is generated from the program's own
+// table.
 func limitOf(key string) int {
 	page, err := os.ReadFile("../docs/reference/settings.md")
 	if err != nil {
@@ -48,13 +49,13 @@ func limitOf(key string) int {
 	return n
 }
 
-// inApp is as many instances as one application may have, or fewer.
+// inApp returns as many instances as one application may have, or fewer.
 func (n *node) inApp() int { return n.most(limitOf("limits.instances-in-app")) }
 
-// fewObjects are as many as show what an operation does to each of them, or to each pair of them.
+// fewObjects are enough to show what an operation does to each of them, or to each pair of them.
 const fewObjects = 300
 
-// most is a number of objects, or fewer in tests that count what is done to each.
+// most returns a number of objects, or fewer in tests that count what is done to each.
 func (n *node) most(count int) int {
 	if n.few {
 		return min(count, fewObjects)
@@ -62,7 +63,7 @@ func (n *node) most(count int) int {
 	return count
 }
 
-// followed has as many alias checks as there may be follow a service or instance of the logical node.
+// followed makes as many alias checks as allowed follow a service or instance of the logical node.
 func followed(n *node, id string) {
 	n.performMany(n.most(followers), func(i int) Item { return op(follower(serviceID(i), id, 1)) })
 }
@@ -87,7 +88,7 @@ func ending(n *node, wait int64) Item {
 	return op(n.m.Ending(n.stamp.Lease)[0])
 }
 
-// crowd has a lock held, and as many wait for it as there may be, whose time to wait has passed.
+// crowd makes a session hold a lock, and as many wait for it as allowed, all of whose time is up.
 func crowd(n *node) {
 	many := n.most(kv.MaxQueue) + 1
 	withSessions(n, many)
@@ -97,7 +98,7 @@ func crowd(n *node) {
 	n.stamp.Lease += 60_000
 }
 
-// holding has a session with a TTL hold as many locks as it may, for each of which another one waits.
+// holding makes a session with a TTL hold as many locks as it may, while another one waits for each.
 func holding(n *node) {
 	held := n.most(kv.MaxEnding)
 	n.performMany(2+held/1000, func(i int) Item { return coordinates(kv.CreateSession{ID: sessionID(i), TTL: 10_000, LockDelay: 1e9}) })
@@ -120,7 +121,7 @@ func full(n *node) {
 
 var fullKey = registry.Key{App: "FULL", ID: serviceID(7)}
 
-// applyings has every operation, at the states that make it do most.
+// applyings has every operation, at the states that make it do the most.
 var applyings = []applying{
 	{"renew", "all instances of an application", 0, anyClient, clientTime, func(n *node) Item {
 		full(n)
@@ -350,7 +351,7 @@ var applyings = []applying{
 	}},
 }
 
-// replicated has another datacenter's sender be the sender of all instances of an application.
+// replicated makes another datacenter's sender the sender of all instances of an application.
 func replicated(n *node) {
 	n.performMany(n.inApp(), func(i int) Item {
 		return Item{Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: registry.Replica{Instance: instance("FULL", serviceID(i)), Life: 1, Owner: "dc2"}}
@@ -358,7 +359,7 @@ func replicated(n *node) {
 	n.perform(Item{Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: registry.Contact{DC: "dc2", Sender: "s", Incarnation: 1, Clock: 1000}})
 }
 
-// dependent has sessions depend on a check that hold permits, as many of both as may.
+// dependent makes sessions that hold permits depend on one check, as many of both as allowed.
 func dependent(n *node) {
 	n.perform(op(placed("one", check("one", 0))))
 	half := n.most(kv.MaxEnding / 2)
@@ -388,8 +389,8 @@ func (a applying) applied(t testing.TB, few bool) (took time.Duration, bytes uin
 	return took, bytes, int(n.m.View().Index()-before) + len(done.Touched), done.Batches[0]
 }
 
-// Every operation has a row here and in the page of limits, makes no more changes than the row says, and takes no more memory
-// than grows with the objects that it meets. Time is for the benchmark: it depends on the machine.
+// Every operation has a row here and in the page of limits, makes no more changes than the row says, and takes only
+// memory that grows with the objects that it meets. Time is for the benchmark: it depends on the machine.
 func TestEveryOperationHasABoundOfWhatItSetsInMotion(t *testing.T) {
 	page := need.Got(os.ReadFile("../docs/run/limits.md"))(t)
 	rows := map[string]bool{}
@@ -398,7 +399,7 @@ func TestEveryOperationHasABoundOfWhatItSetsInMotion(t *testing.T) {
 		t.Run(a.op+" "+a.meets, func(t *testing.T) {
 			expect.That(t, bytes.Contains(page, []byte(a.line())), "docs/run/limits.md lacks the row:\n%s", a.line())
 			_, took, changes, r := a.applied(t, true)
-			bound := min(a.changes, fewObjects+2) // of what it meets here
+			bound := min(a.changes, fewObjects+2) // for what it meets here
 			expect.That(t, a.changes < 0 || changes <= bound, "made %d changes, %d are its bound: %+v", changes, bound, r)
 			const most = bytesAlone + bytesPerObject*fewObjects
 			expect.That(t, took <= most, "Apply took %d KiB of memory, at most %d KiB are right", took>>10, most>>10)
@@ -414,7 +415,7 @@ func TestEveryOperationHasABoundOfWhatItSetsInMotion(t *testing.T) {
 	}
 }
 
-// line is the row in the page of limits.
+// line returns the row in the page of limits.
 func (a applying) line() string {
 	by := "any client"
 	if a.by != anyClient {
@@ -423,8 +424,8 @@ func (a applying) line() string {
 	return fmt.Sprintf("| `%s` | %s | %s | %v |", a.op, a.meets, by, a.most)
 }
 
-// BenchmarkApplyAtTheLimits prints the time of every operation at the largest state that the default limits admit, the
-// least of several runs, and fails where it is beyond its bound.
+// BenchmarkApplyAtTheLimits prints the time of every operation at the largest state that the default limits admit,
+// the least of several runs, and fails if it exceeds its bound.
 func BenchmarkApplyAtTheLimits(b *testing.B) {
 	for _, a := range applyings {
 		b.Run(strings.NewReplacer(" ", "-", ",", "").Replace(a.op+" "+a.meets), func(b *testing.B) {

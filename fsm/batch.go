@@ -10,75 +10,72 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Errors of reading that a caller can tell apart.
+// Errors of reading that callers can tell apart.
 var (
 	ErrNewerVersion = codec.ErrNewerVersion
 	ErrOlderVersion = codec.ErrOlderVersion
 	ErrCorrupt      = codec.ErrCorrupt
 )
 
-// BatchID names a batch of operations so that it takes effect at most once, however often it is
-// sent. Node is the server id, Boot numbers its starts, in rising order, Seq counts its batches from 1.
+// BatchID names a batch of operations so that it takes effect at most once, however often it is sent. Node is the
+// server id, Boot numbers its starts in rising order, Seq counts its batches from 1.
 type BatchID struct {
 	Node     string
 	Boot     uint64
 	Seq      uint64
-	Finished uint64 // every batch numbered up to this one has been answered or given up
+	Finished uint64 // every batch up to this number has been answered or abandoned
 	Bound    Bound
 }
 
-// Bound is until when a batch may take effect. A node says it with each attempt to send the batch, so
-// that none of its copies, wherever they were held up, takes effect after the node has given it up
-// (docs/adr/0022). The zero Bound bounds nothing.
+// Bound limits how long a batch may take effect. A node sends it with each attempt to send the batch, so that no
+// delayed copy takes effect after the node has abandoned the batch (docs/adr/0022). The zero Bound has no effect.
 type Bound struct {
-	Leadership uint64 // index of the Establish entry of the leadership that may take it
+	Leadership uint64 // index of the Establish entry of the leadership in which it may take effect
 	Until      int64  // ms of that leadership's tenure
 }
 
-// permits says whether a batch may take effect in the leadership with an epoch, so long after its
-// beginning (ms).
+// permits reports whether a batch may take effect in the leadership of an epoch, so long after it began (ms).
 func (b Bound) permits(epoch registry.Epoch, tenure int64) bool {
 	return b == Bound{} || (b.Leadership == epoch.Index && tenure <= b.Until)
 }
 
-// Item is one operation of a batch: of the registry, with its sender, or (KV not nil) one of
-// coordination.
+// Item is one operation of a batch: of the registry, with its sender, or (KV not nil) one of coordination.
 type Item struct {
-	Origin registry.Origin // but for its Principal
-	// By is who sent it; zero: nobody was asked who they are, or it is a renewal, which does without.
+	Origin registry.Origin // except its Principal
+	// By is the sender; zero if nobody was asked who they are, or for a renewal, which does not need one.
 	By access.Sender
 	Op registry.Op
 	KV kv.Op
 }
 
-// AppendBatch appends the encoding of a batch at a level, which must be at least what each of its items needs (Need). Renew operations with a Handle are encoded without
-// their key: at most 14 bytes each, while handles have slots below 2^21 and generations below 2^28.
-// docs/reference/formats/log-entry.md describes it. The origin of an operation of coordination is a client. It panics on an
-// operation outside the closed sets, and on a Register without an instance.
+// AppendBatch appends the encoding of a batch at a level, which must be at least the Need of each of its items. Renew
+// operations with a Handle are encoded without their key, in at most 14 bytes each, as long as handles have slots
+// below 2^21 and generations below 2^28. docs/reference/formats/log-entry.md describes the encoding. The origin of an
+// operation of coordination is a client. AppendBatch panics on an operation outside the closed sets, and on a
+// Register without an instance.
 func AppendBatch(dst []byte, level byte, id BatchID, items []Item) []byte {
 	c := codec.Writer(dst, level)
 	(&batch{id, items}).fields(&c)
 	return c.Written()
 }
 
-// Size is how many bytes an item takes in a batch at the newest level.
+// Size returns how many bytes an item takes in a batch at the newest level.
 func Size(it Item) int {
 	c := codec.Counter(codec.Newest)
 	it.fields(&c)
 	return c.Len()
 }
 
-// Need is the level of the formats below which an item cannot be written.
+// Need returns the level of the formats below which an item cannot be written.
 func Need(it Item) byte {
 	c := codec.Needer()
 	it.fields(&c)
 	return c.Need()
 }
 
-// ParseBatch is the inverse of AppendBatch. It accepts exactly what Apply can decode: a leader that
-// gets a batch from another node proposes nothing that would stop the cluster. Errors wrap
-// ErrNewerVersion or ErrCorrupt, and an ItemError where that is known. Nothing returned
-// refers to b.
+// ParseBatch is the inverse of AppendBatch. It accepts exactly what Apply can decode, so a leader that gets a batch
+// from another node proposes nothing that would stop the cluster. Errors wrap ErrNewerVersion or ErrCorrupt, and an
+// ItemError if the item is known. Nothing returned refers to b.
 func ParseBatch(b []byte) (BatchID, []Item, error) {
 	parsed, err := parseBatch(b)
 	if err != nil {
@@ -87,7 +84,7 @@ func ParseBatch(b []byte) (BatchID, []Item, error) {
 	return parsed.id, parsed.items, nil
 }
 
-// ItemError is the error of a batch that can be read up to an item.
+// ItemError is the error of a batch that is readable up to an item.
 type ItemError struct {
 	Item int // from 0
 	Err  error
@@ -131,7 +128,7 @@ func (b *batch) fields(c *codec.Codec) {
 	}
 }
 
-// fields walks an id without its bound, which a result has not.
+// fields walks an id without its bound, which results do not have.
 func (id *BatchID) fields(c *codec.Codec) {
 	c.String(&id.Node)
 	c.Uint64(&id.Boot)
@@ -139,14 +136,14 @@ func (id *BatchID) fields(c *codec.Codec) {
 	c.Uint64(&id.Finished)
 }
 
-// An item's first byte: the kind of its operation, and in the upper two bits that of its origin, so that a client's
+// An item's first byte is the kind of its operation, with the origin's kind in the upper two bits, so that a client's
 // operation, the common one, spends no byte on it.
 const (
-	// fromNamed stands for the origin of a client who is named.
+	// fromNamed stands for the origin of a named client.
 	fromNamed   = registry.RemoteDC + 1
 	originShift = 6
 	kindMask    = 1<<originShift - 1
-	// coordination stands for the operations of package kv, whose own kinds follow.
+	// coordination stands for the operations of package kv, followed by their own kinds.
 	coordination = codec.MaxKind
 )
 
@@ -192,13 +189,13 @@ func (it *Item) fields(c *codec.Codec) {
 // BatchResult is the result of one batch of an entry.
 type BatchResult struct {
 	ID BatchID
-	// Refused: the batch was numbered at or below what its node reports as answered, or came from an
-	// older boot; it had no effect now, and earlier it may have had one.
+	// Refused: the batch had a number that its node reports as answered, or came from an older boot; it had no effect
+	// now, but may have had one earlier.
 	Refused bool
-	// Late: the batch came to the leader, or stands in the log, after its Bound. This copy of it had no
-	// effect; another copy may take effect.
+	// Late: the batch reached the leader, or is in the log, after its Bound. This copy had no effect; another copy
+	// may take effect.
 	Late    bool
-	Results // shared with the machine's memory, not to be changed
+	Results // shared with the machine's memory, do not change them
 }
 
 // AppendResults appends the encoding of a batch's results at a level, for the node-to-node channel.
@@ -228,11 +225,11 @@ func (r *BatchResult) fields(c *codec.Codec) {
 	r.Results.fields(c)
 }
 
-// Results are the results of operations, in their order.
+// Results holds the results of operations, in their order.
 type Results struct {
-	// Registry has one for each operation; that of an operation of coordination is zero.
+	// Registry has one for each operation, zero for operations of coordination.
 	Registry []registry.Result
-	// KV has one for each operation too, those of the registry zero, or is nil: none is of coordination.
+	// KV also has one for each operation, zero for those of the registry, or is nil if none is of coordination.
 	KV []kv.Result
 }
 
@@ -253,7 +250,7 @@ func newResults(items []Item) (r Results) {
 // Len returns how many operations had these results.
 func (r *Results) Len() int { return len(r.Registry) }
 
-// Add appends the results of further operations, all of which are of coordination or none.
+// Add appends the results of more operations, either all or none of them of coordination.
 func (r *Results) Add(more Results) {
 	r.Registry = append(r.Registry, more.Registry...)
 	r.KV = append(r.KV, more.KV...)
@@ -277,11 +274,11 @@ func (r *Results) fields(c *codec.Codec) {
 	}
 }
 
-// keptRead bounds, in bytes, what is remembered of the pairs that the operations of a batch have read: snapshots have
-// it too.
+// keptRead bounds, in bytes, what is remembered of the pairs that the operations of a batch have read: snapshots
+// contain it too.
 const keptRead = 1 << 20
 
-// kept returns the results as they are remembered: without what was read, where that is too much for one or for all.
+// kept returns the results as they are remembered: without what was read, if that is too much for one or for all.
 func (r Results) kept() Results {
 	left := keptRead
 	copied := false

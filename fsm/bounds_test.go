@@ -28,8 +28,8 @@ func (n *node) raise(to byte) {
 	need.Got(n.m.Apply(n.index, term, AppendRaise(nil, to-1, to)))(n.t)
 }
 
-// The rise to level 3 gives the roles of peers what they could do before, and says so; a cluster that is founded there
-// has none.
+// Raising the level to 3 gives the peers' roles what they could do before, and says so; a cluster founded at level 3
+// has no such roles.
 func TestRiseGrantsThePeersTakeover(t *testing.T) {
 	n := atLevel(t, 2)
 	rule := need.Got(access.ParseRule("peer dc2 exchange"))(t)
@@ -46,7 +46,7 @@ func TestRiseGrantsThePeersTakeover(t *testing.T) {
 	expect.Equal(t, Need(Item{KV: kv.Access{Change: access.Change{PutRoles: after.Roles}}}), byte(3), "a role with it needs level")
 }
 
-// follower is a service that has some alias checks on another one.
+// follower returns a service with some alias checks on another one.
 func follower(id, followed string, checks int) registry.RegisterCatalog {
 	op := placed(id)
 	for i := range checks {
@@ -57,7 +57,7 @@ func follower(id, followed string, checks int) registry.RegisterCatalog {
 	return op
 }
 
-// filled is a machine in which a service has as many followers as it may have.
+// filled returns a machine with a service that has as many followers as allowed.
 func filled(t testing.TB, level byte) *node {
 	n := atLevel(t, level)
 	n.perform(op(placed("target", check("target", 0))))
@@ -118,7 +118,7 @@ func TestAliasesThatStayWithinTheBoundAreAccepted(t *testing.T) {
 	}
 }
 
-// Each service has a sidecar on its node that follows it: that is what alias checks are for.
+// Each service has a sidecar on its node that follows it, which is what alias checks are for.
 func TestAClusterOfSidecarsIsNoMatterOfTheBound(t *testing.T) {
 	for _, name := range []string{"", "agent"} {
 		n := atLevel(t, codec.Newest)
@@ -140,7 +140,7 @@ func TestAClusterOfSidecarsIsNoMatterOfTheBound(t *testing.T) {
 	}
 }
 
-// Whoever may write nodes: removing a node with its services makes alias checks on other nodes follow.
+// Whoever may write nodes can do this: removing a node with its services makes alias checks on other nodes follow.
 func TestAliasesOfOtherNodesOnANodeAreBounded(t *testing.T) {
 	n := atLevel(t, codec.Newest)
 	far := func(i, count int) registry.RegisterCatalog {
@@ -170,8 +170,8 @@ func TestAliasBeyondTheBoundFailsATransaction(t *testing.T) {
 	expect.That(t, n.m.View().Len() == 21 && len(content(t, n)) < len(before)+1000, "the transaction left something: %d instances", n.m.View().Len())
 }
 
-// While a node of version 0.1.0 may apply the same entries, what is beyond the bounds is accepted and counted; it stays when
-// the level rises, through a snapshot, too, and what is new is refused then.
+// While a node of version 0.1.0 may apply the same entries, anything beyond the bounds is accepted and counted. It
+// stays when the level rises, even through a snapshot, and new excess is then refused.
 func TestBoundsHoldFromLevelTwoOn(t *testing.T) {
 	n := filled(t, 1)
 	withSessions(n, 1)
@@ -257,7 +257,7 @@ func TestTransactionsAreBoundedTogether(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ops  []kv.TxnOp
-		want string // "": it is done
+		want string // "": it succeeds
 	}{
 		{"two prefixes that are too much together", []kv.TxnOp{tree("tree/0000"), tree("tree/0001"), tree("tree/000"), tree("tree/00")}, "may delete 10000 keys"},
 		{"a node that has too much", []kv.TxnOp{{Catalog: &registry.CatalogOp{Verb: registry.CatalogDelete, Node: "far"}}}, "more than 2500 services"},
@@ -275,7 +275,7 @@ func TestTransactionsAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// flips is a transaction that changes the status of a check of the service "target" some times.
+// flips returns a transaction that changes the status of a check of the service "target" some times.
 func flips(times int) Item {
 	var ops []kv.TxnOp
 	for i := range times {
@@ -286,7 +286,7 @@ func flips(times int) Item {
 	return coordinates(kv.Txn{Ops: ops})
 }
 
-// Alias checks of few services make few changes: what follows is bounded by itself, and so is the counting of new ones.
+// Alias checks of few services make few changes: following has its own bound, and so has the counting of new ones.
 func TestAliasChecksThatFollowATransactionAreBounded(t *testing.T) {
 	n := filled(t, 1)
 	lower := n.perform(flips(8)).KV[0]

@@ -6,33 +6,33 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// KV is the state of coordination after the newest applied entry.
+// KV returns the state of coordination after the newest applied entry.
 func (m *Machine) KV() *kv.View { return m.published.Load().kv }
 
-// KVDue is kv.State.Due.
+// KVDue calls kv.State.Due.
 func (m *Machine) KVDue(now int64, limit int) []kv.Op {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kv.Due(now, limit)
 }
 
-// NeedsClock says that something in the state waits for a time of the lease clock: a lease, a session,
-// a lock-delay, a check that expects heartbeats or is to be reaped.
+// NeedsClock reports whether anything in the state waits for a time of the lease clock: a lease, a session, a
+// lock-delay, or a check that expects heartbeats or will be reaped.
 func (m *Machine) NeedsClock() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.registry.NeedsClock() || m.kv.NeedsClock()
 }
 
-// at is the moment of an operation that would take the next index. Its time is the registry's, which
-// does not go back and believes no stamp that is far ahead.
+// at returns the moment of an operation that would take the next index. Its time is the registry's, which does not go
+// back and ignores stamps that are far ahead.
 func (m *Machine) at(term uint64) kv.At {
 	clock := m.registry.Clock()
 	return kv.At{Index: m.registry.Next(), Lease: clock.Lease, Wall: clock.Wall, Term: term}
 }
 
-// coordinate performs an operation of coordination, sent by a principal. read is what the operations before it in its batch
-// have read.
+// coordinate performs an operation of coordination, sent by a principal. read is what the operations before it in its
+// batch have read.
 func (m *Machine) coordinate(term uint64, read int, by string, op kv.Op) kv.Result {
 	at := m.at(term)
 	at.Read, at.By = read, by
@@ -43,8 +43,8 @@ func (m *Machine) coordinate(term uint64, read int, by string, op kv.Op) kv.Resu
 	return result
 }
 
-// lose ends the sessions that depend on what an operation of the registry made critical or took away,
-// under the index of that operation (0: it has none; then they take one).
+// lose ends the sessions that depend on what an operation of the registry removed or made critical, under the index
+// of that operation (if it took none, taken is 0, and they take one).
 func (m *Machine) lose(term uint64, taken registry.Index) {
 	lost := m.registry.Lost()
 	if len(lost) == 0 {
@@ -59,7 +59,7 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 	}
 }
 
-// endSessions ends the sessions that depend on checks and nodes, and says whether any did.
+// endSessions ends the sessions that depend on checks and nodes, and reports whether any did.
 func (m *Machine) endSessions(at kv.At, lost []catalog.CheckRef) bool {
 	var checks []catalog.CheckRef
 	ended := false

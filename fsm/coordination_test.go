@@ -121,7 +121,7 @@ func TestMachineEndsSessionsOfALostCheckUnderTheSameIndex(t *testing.T) {
 	}
 }
 
-// No operation of today loses something without a change of its own.
+// Today, no operation loses something without a change of its own.
 func TestMachineTakesAnIndexForALossWithoutOne(t *testing.T) {
 	for _, linked := range []bool{true, false} {
 		n := newNode(t)
@@ -294,8 +294,8 @@ func TestSessionBelongsToThePrincipalThatMadeIt(t *testing.T) {
 		v.Owner(ofAnna), v.Owner(ofEveryone), v.Owner("x"))
 }
 
-// What a principal adds to an operation is the token's accessor, its name, and from level 3 on the revision that it was
-// judged by.
+// What a principal adds to an operation is the token's accessor, its name, and from level 3 on the revision that
+// judged it.
 func TestPrincipalOfAnOperationTakesItsBytes(t *testing.T) {
 	written := func(by access.Sender) int {
 		cancel := registry.Cancel{Key: registry.NewKey("A", "i1")}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// costly is an operation as large as it is accepted, or one that changes many objects by its meaning.
+// costly is an operation of the largest accepted size, or one that by its nature changes many objects.
 type costly struct {
 	name    string
 	done    func(n *node, r BatchResult) bool // it did what it is here for
@@ -23,7 +23,7 @@ type costly struct {
 	prepare func(n *node, objects int) Item   // fills a machine so that the operation meets some objects
 }
 
-// perform applies one operation of any kind as a batch of its own.
+// perform applies items as one batch.
 func (n *node) perform(items ...Item) BatchResult {
 	n.t.Helper()
 	n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
@@ -48,12 +48,12 @@ func coordinates(o kv.Op) Item {
 	return Item{KV: o}
 }
 
-// check is one of a service; "": of the node.
+// check returns a check of a service, or of the node if service is "".
 func check(service string, i int) *catalog.Check {
 	return &catalog.Check{ID: fmt.Sprintf("check-%s-%05d", service, i), Name: "c", Service: service, Status: catalog.Passing, Type: "ttl", TTL: 3_600_000}
 }
 
-// alias is a check of a service that follows another one.
+// alias returns a check of a service that follows another one.
 func alias(service, followed string) *catalog.Check {
 	return &catalog.Check{ID: "alias-" + service, Name: "alias", Service: service, Type: "alias", Alias: &catalog.Alias{Service: followed}}
 }
@@ -66,7 +66,7 @@ func manyChecks(service string, count int) []*catalog.Check {
 	return all
 }
 
-// placed registers a service of the logical node, with checks.
+// placed returns the registration of a service of the logical node, with checks.
 func placed(id string, of ...*catalog.Check) registry.RegisterCatalog {
 	in := instance("PLACED", id)
 	return registry.RegisterCatalog{
@@ -106,7 +106,7 @@ func hasTooManyChecks(_ *node, r BatchResult) bool {
 	return r.Registry[0].Outcome == registry.TooManyChecks
 }
 
-// costlies has operations that are large, or meet many objects in another way than those of applyings.
+// costlies has operations that are large, or meet many objects in a different way than those of applyings.
 var costlies = []costly{
 	{"registration with the most checks", isDone, true, func(n *node, objects int) Item {
 		withServices(n, objects)
@@ -188,7 +188,7 @@ var costlies = []costly{
 		n.performMany(objects, func(i int) Item { return op(registry.Register{Instance: instance("GONE", serviceID(i))}) })
 		n.performMany(objects, func(i int) Item { return op(registry.Cancel{Key: instance("GONE", serviceID(i)).Key()}) })
 		n.stamp.Lease += 30 * 60_000
-		for range 60 { // no step of the clock is longer than an hour
+		for range 60 { // the clock moves by at most an hour
 			n.perform()
 			n.stamp.Lease += 30 * 60_000
 		}
@@ -196,7 +196,7 @@ var costlies = []costly{
 	}},
 }
 
-// applied performs an operation on a machine that meets some objects, and returns what Apply cost.
+// applied performs an operation on a machine with some objects, and returns how many bytes Apply allocated.
 func (c costly) applied(t testing.TB, objects int) (bytes uint64) {
 	n := newNode(t)
 	n.establish()
@@ -217,8 +217,9 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// These bound what Apply may take of memory: per object that an operation changes, and for what changes one object, however
-// many it meets. Work that grows with pairs of objects takes far more of it; time would depend on the machine.
+// These bound the memory that Apply may allocate: per object that an operation changes, and for changes of one
+// object, however many it meets. Work that grows with pairs of objects takes far more; time would depend on the
+// machine.
 const (
 	bytesPerObject = 12 << 10
 	bytesAlone     = 1 << 20
@@ -237,10 +238,10 @@ func TestApplyOfTheLargestOperationsIsLinear(t *testing.T) {
 	}
 }
 
-// population is the size of the registry that the benchmarks work on.
+// population is the size of the registry in the benchmarks.
 const population = 100_000
 
-// largeInstance is one of a population; it takes 1.1 KB in a log entry.
+// largeInstance returns one of a population; it takes 1.1 KB in a log entry.
 func largeInstance(i int) *registry.Instance {
 	app := fmt.Sprintf("SERVICE-%03d", i%500)
 	host := fmt.Sprintf("host-%06d.example.com", i)

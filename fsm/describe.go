@@ -27,15 +27,15 @@ func Describe(it Item) string {
 	return name + " of " + about
 }
 
-// naming lists the fields that say what an operation is about, the most telling first.
+// naming lists the fields that tell what an operation is about, the most telling first.
 var naming = []string{"Key", "Handle", "ID", "Name", "Sender", "Peer", "DC", "Service", "Check", "Node", "Items", "Ops"}
 
-// named shows the first of these fields that an operation has, or returns "".
+// named returns the first of these fields that an operation has, as text, or "".
 func named(op any) string {
 	for _, field := range naming {
 		switch f := reflect.ValueOf(op).FieldByName(field); {
 		case !f.IsValid() || f.IsZero():
-		case f.Kind() == reflect.Slice && f.Len() == 1 && f.Index(0).Kind() == reflect.Struct: // of one lease that ends
+		case f.Kind() == reflect.Slice && f.Len() == 1 && f.Index(0).Kind() == reflect.Struct: // of one ending lease
 			return named(f.Index(0).Interface())
 		case f.Kind() == reflect.Slice:
 			return fmt.Sprintf("%d %s", f.Len(), field)

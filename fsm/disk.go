@@ -8,11 +8,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// The records of this file are for stores that keep a registry without a log: what a snapshot has in
-// its sections, each for itself and with its level in front (docs/reference/formats/local-disk.md). Errors of reading wrap
-// ErrNewerVersion, ErrOlderVersion or ErrCorrupt; nothing that is returned refers to what was read.
+// The records of this file are for stores that keep a registry without a log: the records of a snapshot's sections,
+// each on its own and preceded by its level (docs/reference/formats/local-disk.md). Errors of reading wrap
+// ErrNewerVersion, ErrOlderVersion or ErrCorrupt; nothing returned refers to the input.
 
-// AppendLeaseState appends the encoding of a live lease. It panics on one without an instance.
+// AppendLeaseState appends the encoding of a live lease. It panics on a lease without an instance.
 func AppendLeaseState(dst []byte, level byte, l registry.LeaseState) []byte {
 	return appendRecord(dst, level, &l, (*registry.LeaseState).Fields)
 }
@@ -27,7 +27,7 @@ func AppendRenewals(dst []byte, level byte, l registry.LeaseState) []byte {
 	return appendRecord(dst, level, &l, (*registry.LeaseState).Renewals)
 }
 
-// ReadRenewals replaces the last renewals of a lease by those that AppendRenewals encoded.
+// ReadRenewals replaces the last renewals of a lease by those in an encoding of AppendRenewals.
 func ReadRenewals(b []byte, l *registry.LeaseState) error {
 	later, err := parseRecord("renewals", codec.Reader(b), (*registry.LeaseState).Renewals)
 	if err == nil {
@@ -36,7 +36,7 @@ func ReadRenewals(b []byte, l *registry.LeaseState) error {
 	return err
 }
 
-// AppendRemoval appends the encoding of a record of removal. It panics on one without an instance.
+// AppendRemoval appends the encoding of the record of a removal. It panics on one without an instance.
 func AppendRemoval(dst []byte, level byte, r registry.Removal) []byte {
 	return appendRecord(dst, level, &r, (*registry.Removal).Fields)
 }
@@ -46,8 +46,7 @@ func ParseRemoval(b []byte) (registry.Removal, error) {
 	return parseRecord("removal", codec.SharingReader(b, 1), (*registry.Removal).Fields)
 }
 
-// AppendFrozen appends the encoding of everything of a registry but its Leases, its Removals and its
-// Free slots.
+// AppendFrozen appends the encoding of everything in a registry except its Leases, its Removals and its Free slots.
 func AppendFrozen(dst []byte, level byte, f registry.Frozen) []byte {
 	return appendRecord(dst, level, &f, walkFrozen)
 }
@@ -57,7 +56,7 @@ func ParseFrozen(b []byte) (registry.Frozen, error) {
 	return parseRecord("registry", codec.Reader(b), walkFrozen)
 }
 
-// walkFrozen walks the lists with the least that an element of each takes: its strings and lists empty, its numbers 0.
+// walkFrozen walks the lists with the least size of an element: its strings and lists empty, its numbers 0.
 func walkFrozen(f *registry.Frozen, c *codec.Codec) {
 	f.Head(c)
 	codec.List(c, &f.Registered, 3, (*registry.Recent).Fields)
@@ -77,7 +76,7 @@ func appendRecord[T any](dst []byte, level byte, v *T, fields func(*T, *codec.Co
 	return c.Written()
 }
 
-// parseRecord reads a record that is all that c has.
+// parseRecord reads a record that must be the whole input.
 func parseRecord[T any](what string, c codec.Codec, fields func(*T, *codec.Codec)) (v T, err error) {
 	c.Version()
 	fields(&v, &c)

@@ -77,7 +77,7 @@ func TestCodecReadsResultsAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// A field that is added to one of the registry's types without its line in Fields is found here.
+// This test finds a field that is added to one of the registry's types without its line in Fields.
 func TestEveryFieldIsEncoded(t *testing.T) {
 	roundTrips := map[string]struct {
 		value any
@@ -110,7 +110,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		}},
 		"batch results": {&BatchResult{}, func(v any) (any, error) {
 			got, err := ParseResults(AppendResults(nil, codec.Newest, *v.(*BatchResult)))
-			got.ID.Bound = v.(*BatchResult).ID.Bound // which is of a batch, not of its result
+			got.ID.Bound = v.(*BatchResult).ID.Bound // which belongs to a batch, not to its result
 			return &got, err
 		}},
 		"lease on disk": {&registry.LeaseState{}, func(v any) (any, error) {
@@ -138,7 +138,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}
 }
 
-// Numbers of the formats, as docs/reference/formats/log-entry.md has them.
+// Numbers of the formats, from docs/reference/formats/log-entry.md.
 const (
 	opRenew, opRegister, opCancel, opSetOverride, opQuarantine        = 1, 2, 3, 4, 8
 	opSelfPreservation, opReplica, opRemove, opPausePeer              = 11, 12, 13, 16
@@ -153,7 +153,7 @@ const (
 	maxNote                                                           = 1024
 )
 
-// written is a record that was written and read again.
+// written returns a record after writing and reading it.
 func written[T any](v *T, fields func(*T, *codec.Codec)) (any, error) {
 	w := codec.Writer(nil, codec.Newest)
 	fields(v, &w)
@@ -171,7 +171,7 @@ func itemBytesAt(level byte, it Item) []byte {
 	return c.Written()
 }
 
-// fill gives every field a value of its own that is valid and not zero.
+// fill gives every field a valid nonzero value of its own.
 func fill(t *testing.T, v reflect.Value, next *uint64) {
 	*next++
 	if last, ok := highest[v.Type()]; ok {
@@ -323,7 +323,7 @@ func TestDecoderRefusesResultsThatNoEncoderWrites(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		results []byte
-		want    string // "" if it is good
+		want    string // "" if it is valid
 	}{
 		{"largest count", result(maxCount...), ""},
 		{"count beyond an int", result(binary.AppendUvarint([]byte{hasCount}, math.MaxInt+1)...), "out of range"},
@@ -361,7 +361,7 @@ type setTo struct {
 func TestDecoderRefusesEntriesThatNoEncoderWrites(t *testing.T) {
 	const threshold, doubled = "self-preservation.renewal-percent-threshold", "eureka-compat.doubled-lease"
 	establish := AppendEstablish(nil, codec.Newest, Establish{Settings: &registry.Settings{}})
-	// with has some settings, each a key with a number behind it; a truth value has none, here -1.
+	// with returns an entry with some settings, each a key and a number; a boolean has only the key, here -1.
 	with := func(rows ...setTo) []byte {
 		b := append(establish[:len(establish)-1:len(establish)-1], byte(len(rows)))
 		for _, row := range rows {
@@ -406,7 +406,7 @@ func TestEncoderCutsTextsAtTheirBound(t *testing.T) {
 	expect.That(t, err == nil && e.establish.Settings.Threshold == registry.Whole, "threshold above 1: got %+v, %v, want 1", e.establish, err)
 }
 
-// An operation that is not of the closed sets is a defect of the program that proposes it.
+// An operation outside the closed sets is a defect of the program that proposes it.
 func TestEncoderPanicsOnOperationsWithoutAnEncoding(t *testing.T) {
 	for name, it := range map[string]Item{
 		"nothing":              {},
@@ -423,7 +423,7 @@ func TestEncoderPanicsOnOperationsWithoutAnEncoding(t *testing.T) {
 	}
 }
 
-// The store allows operations of 1 MiB; the largest value has half of that.
+// The store allows operations of 1 MiB; the largest value takes half of that.
 func TestCodecReadsTheLargestValueAsItWasWritten(t *testing.T) {
 	value := bytes.Repeat([]byte{0xff}, 512<<10)
 	ops := []kv.Op{kv.KeyOp{Key: "k", Value: value}, keyTxn(make([]kv.KeyOp, 128))}
@@ -439,15 +439,15 @@ func TestCodecReadsTheLargestValueAsItWasWritten(t *testing.T) {
 	expect.That(t, bytes.Equal(items[0].KV.(kv.KeyOp).Value, value), "the value refers to the buffer that it was read from")
 }
 
-// damaged is a record that is not as it should be.
+// damaged is an invalid record.
 type damaged struct {
 	name   string
 	record []byte
 	parse  func([]byte) error
-	want   string // "" if it is good
+	want   string // "" if it is valid
 }
 
-// record is a record with a value that has no name.
+// record returns a record with a value that has no name.
 func record[T any, P interface {
 	*T
 	Fields(*codec.Codec)
@@ -463,7 +463,7 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 		return AppendRemoval(nil, codec.Newest, registry.Removal{Kind: kind, Lease: lease})
 	}
 	state := AppendLeaseState(nil, codec.Newest, registry.LeaseState{Lease: lease})
-	history := func(events ...byte) []byte { // in the place of none, before the renewals
+	history := func(events ...byte) []byte { // instead of an empty one, before the renewals
 		return append(append(state[:len(state)-6:len(state)-6], events...), 0, 0, 0, 0, 0)
 	}
 	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0, 0, 0) }
@@ -598,7 +598,7 @@ func TestLocalDiskRecordsReferToNothingOfTheirBuffer(t *testing.T) {
 	expect.That(t, reflect.DeepEqual(g, f), "got %+v after the buffers were overwritten, want %+v", g, f)
 }
 
-// The least size of an element bounds how many are believed to follow.
+// The least size of an element bounds how many can follow.
 func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 	const many = 100
 	for name, want := range map[string]registry.Frozen{

@@ -15,10 +15,9 @@ const (
 	entryRaise     = 3
 )
 
-// AppendWrite appends the encoding, at a level, of a log entry that applies batches (as AppendBatch encoded
-// them) in order. Tenure is the time since the leadership was established, in ms: unlike the lease
-// clock it goes on while its leader is paused or alone. Without batches the entry is a tick: it only
-// moves the clocks.
+// AppendWrite appends the encoding, at a level, of a log entry that applies batches (encoded by AppendBatch) in
+// order. Tenure is the time since the leadership was established, in ms: unlike the lease clock, it goes on while its
+// leader is paused or alone. Without batches the entry is a tick: it only moves the clocks.
 func AppendWrite(dst []byte, level byte, stamp registry.Stamp, tenure int64, batches ...[]byte) []byte {
 	return (&entry{stamp: stamp, tenure: tenure, encoded: batches}).append(dst, level)
 }
@@ -27,9 +26,9 @@ func AppendWrite(dst []byte, level byte, stamp registry.Stamp, tenure int64, bat
 type Establish struct {
 	Node    string // server id of the leader
 	Cluster string // cluster id; the first one stays
-	// Level is that of a new cluster, which its first Establish decides; later ones change nothing.
+	// Level is the level of a new cluster, decided by its first Establish; later ones do not change it.
 	Level byte
-	// Settings decide how leases end from here on; nil: as before. A Threshold above the whole is the
+	// Settings decide how leases end from now on; nil changes nothing. A Threshold above the whole counts as the
 	// whole.
 	Settings *registry.Settings
 }
@@ -37,7 +36,7 @@ type Establish struct {
 func (e *Establish) fields(c *codec.Codec) {
 	c.String(&e.Node)
 	c.String(&e.Cluster)
-	c.Byte(&e.Level) // which may be one that this program does not read, where it changes nothing
+	c.Byte(&e.Level) // which may be one that this program does not read, where it has no effect
 	c.Confirm(e.Level != 0)
 	codec.Optional(c, &e.Settings, (*registry.Settings).Fields)
 }
@@ -48,18 +47,18 @@ func AppendEstablish(dst []byte, level byte, e Establish) []byte {
 	return (&entry{establish: &e}).append(dst, level)
 }
 
-// AppendRaise appends the encoding, at a level, of an entry that raises the level of the cluster: what comes after it is
+// AppendRaise appends the encoding, at a level, of an entry that raises the level of the cluster: later entries are
 // written at the new one.
 func AppendRaise(dst []byte, level, to byte) []byte { return (&entry{raise: to}).append(dst, level) }
 
 // entry is a log entry: an Establish, a Raise, or else a Write.
 type entry struct {
 	establish *Establish
-	raise     byte // the new level; 0: the entry is no Raise
+	raise     byte // the new level; 0: the entry is not a Raise
 	stamp     registry.Stamp
 	tenure    int64
-	encoded   [][]byte // where it is written: the batches
-	batches   []batch  // where it was read
+	encoded   [][]byte // when writing: the batches
+	batches   []batch  // when reading
 }
 
 func (e *entry) append(dst []byte, level byte) []byte {

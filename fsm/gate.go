@@ -2,5 +2,5 @@
 
 package fsm
 
-// gated is the level that is written where the cluster's is level.
+// gated returns the level to write if the cluster's is level.
 func gated(level byte) byte { return level }

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The generators draw whatever the formats can carry, sensible or not.
+// The generators draw everything that the formats can carry, sensible or not.
 
 // highest are the last values of enumerations.
 var highest = map[reflect.Type]byte{
@@ -96,7 +96,7 @@ func draw(t *rapid.T, v reflect.Value, name string) {
 			v.DC = ""
 		}
 		v.Principal = rapid.StringN(0, 20, maxNote).Draw(t, "principal")
-	case *registry.Lease: // none is without
+	case *registry.Lease: // every lease has an instance
 		if v.Instance == nil {
 			present(t, reflect.ValueOf(&v.Instance).Elem(), "instance")
 		}
@@ -108,7 +108,7 @@ func draw(t *rapid.T, v reflect.Value, name string) {
 	}
 }
 
-// present is draw, but a pointer is to something.
+// present does what draw does, but a pointer is not nil.
 func present(t *rapid.T, v reflect.Value, name string) {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -226,7 +226,7 @@ func addGolden(f *testing.F, prefix string, strip func([]byte) []byte) {
 	}
 }
 
-// goldenItems is every operation of the golden files.
+// goldenItems returns every operation of the golden files.
 func goldenItems() []Item {
 	var all []Item
 	for _, ops := range []map[string]registry.Op{goldenOps(), goldenCatalogOps()} {
@@ -242,8 +242,8 @@ func goldenItems() []Item {
 
 func whole(b []byte) []byte { return b }
 
-// checkAllocated fails if decode allocates out of proportion to its n bytes of input. An operation
-// in memory is up to a hundred times as large as the shortest one on disk.
+// checkAllocated fails if decode allocates out of proportion to its n bytes of input. An operation in memory is up to
+// a hundred times as large as the shortest one on disk.
 func checkAllocated(t *testing.T, n int, decode func()) {
 	t.Helper()
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
@@ -329,8 +329,7 @@ func FuzzParseResults(f *testing.F) {
 	})
 }
 
-// FuzzRestore feeds what stands between magic and checksum, which it adds, so that mutations get past
-// them.
+// FuzzRestore varies what is between magic and checksum, and adds these, so that mutations get past them.
 func FuzzRestore(f *testing.F) {
 	addGolden(f, "snapshot", func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] })
 	f.Add([]byte{codec.Newest})
@@ -371,7 +370,7 @@ func snapshotOf(t testing.TB, m *Machine) []byte {
 	return b.Bytes()
 }
 
-// fuzzDisk checks a record of the local disk, of which parse returns what it is encoded as again.
+// fuzzDisk checks a record of the local disk. parse reads it and encodes it again.
 func fuzzDisk(f *testing.F, file string, parse func([]byte) ([]byte, error)) {
 	f.Add(goldens.Sections(f, file)[file])
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// goldens has every record at level 1. A difference means that logs and snapshots which exist on disks
-// are no longer read as they were written: docs/adr/0023 says what to do then.
+// goldens has every record at level 1. A difference means that existing logs and snapshots are no longer read as they
+// were written: docs/adr/0023 says what to do then.
 const goldens = golden.File("testdata/level-1.txtar")
 
 func goldenInstance() *registry.Instance {
@@ -113,7 +113,7 @@ func TestGoldenEntries(t *testing.T) {
 	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, codec.Oldest, establish))
 }
 
-// Servers compare these numbers, so they are the same in every process and every version.
+// Servers compare these numbers, so they must be the same in every process and every version.
 func TestGoldenDigest(t *testing.T) {
 	l := &registry.Lease{Instance: goldenInstance(), Life: 2, Edit: 3}
 	goldens.Check(t, "digest", binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.Instance.Fingerprint()), l.Sum()))
@@ -143,7 +143,7 @@ func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
 	goldens.Check(t, "disk-registry", AppendFrozen(nil, codec.Oldest, f))
 }
 
-// goldenWithPeers is a snapshot with what is known of other servers.
+// goldenWithPeers returns a snapshot with knowledge about other servers.
 func goldenWithPeers() *Snapshot {
 	s := goldenWithActs()
 	f := &s.registry
@@ -161,7 +161,7 @@ func goldenWithPeers() *Snapshot {
 	return s
 }
 
-// goldenWithActs is a snapshot with what operators did, and histories.
+// goldenWithActs returns a snapshot with acts of operators, and histories.
 func goldenWithActs() *Snapshot {
 	s := goldenLeases()
 	f := &s.registry
@@ -187,7 +187,7 @@ func goldenWithActs() *Snapshot {
 	return s
 }
 
-// goldenLeases is a snapshot with a lease, the record of another, and the memory of batches.
+// goldenLeases returns a snapshot with a lease, the record of another, and the memory of batches.
 func goldenLeases() *Snapshot {
 	lease := &registry.Lease{
 		Instance: goldenInstance(), Handle: registry.Handle{Slot: 2, Gen: 4}, Interval: 30, Duration: 90,
@@ -318,7 +318,7 @@ func goldenSessionState() *kv.Session {
 		CreateIndex: 2, ModifyIndex: 2, CreatedAt: 30_000, CreatedWall: 1_699_999_970_100}
 }
 
-// goldenKVResults is one of each form of result.
+// goldenKVResults returns one result of each form.
 func goldenKVResults() []kv.Result {
 	return []kv.Result{
 		{},
@@ -343,8 +343,7 @@ func TestGoldenResultsOfCoordination(t *testing.T) {
 		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}}))
 }
 
-// goldenSnapshot is written from values, so that the file shows the format and not the rules of what it
-// holds.
+// goldenSnapshot is built from values, so that the file shows the format and not the rules for its content.
 func goldenSnapshot() *Snapshot {
 	s := goldenWithPeers()
 	s.nodes[0].batches[1].results.KV = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
@@ -363,7 +362,7 @@ func goldenRestoration() *kv.Restoration {
 	return &kv.Restoration{ID: "r-1", By: goldenAct, Index: 3, Wall: 1_700_000_000_100, Instances: 4, InstancesStayed: 5, Keys: 6, KeysDeleted: 7, SessionsEnded: 8}
 }
 
-// kvBeside is coordination without content, at the moment of a registry.
+// kvBeside returns coordination without content, at the moment of a registry.
 func kvBeside(f registry.Frozen) kv.Frozen {
 	return kv.Frozen{Lease: f.Clock.Lease, Epoch: f.Epoch, Established: f.Established}
 }
@@ -392,9 +391,9 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 	return f
 }
 
-// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, overrides that wait in records of removal,
-// what alias checks may follow, where probes were registered from, and the order of a client's registrations with the
-// status in its heartbeats.
+// goldensOfLevel3 has what level 3 writes in another way than level 2: drains, overrides that wait in records of
+// removal, what alias checks may follow, where probes were registered from, and the order of a client's registrations
+// with the status in its heartbeats.
 const goldensOfLevel3 = golden.File("testdata/level-3.txtar")
 
 func TestGoldenLevel3(t *testing.T) {
@@ -426,7 +425,8 @@ func TestGoldenLevel3(t *testing.T) {
 	expect.Equal(t, read.level, byte(2), "the snapshot of level 2 is read as of level")
 }
 
-// goldensOfLevel2 has what level 2 writes otherwise than level 1: the version in front, and the results that its bounds give.
+// goldensOfLevel2 has what level 2 writes in another way than level 1: the version in front, and the results of its
+// bounds.
 const goldensOfLevel2 = golden.File("testdata/level-2.txtar")
 
 func TestGoldenLevel2(t *testing.T) {

@@ -1,14 +1,14 @@
-// Package fsm is the deterministic state machine behind the Raft log: the binary formats of log
-// entries and snapshots, the memory of applied batches, and Apply. The registry's rules are in
-// package fsm/registry; what orders the entries is package store.
+// Package fsm is the deterministic state machine behind the Raft log: the binary formats of log entries and
+// snapshots, the memory of applied batches, and Apply. The registry's rules are in package fsm/registry; package
+// store orders the entries.
 //
-// The formats are described in docs/reference/formats. Its files:
+// docs/reference/formats describes the formats. The files of this package:
 //
 //   - batch.go, entry.go: the formats of batches and log entries
-//   - machine.go: Apply, and the views; coordination.go: the half of it that package kv has
-//   - memory.go: what makes a batch take effect once
+//   - machine.go: Apply, and the views; coordination.go: its half for package kv
+//   - memory.go: what makes a batch take effect only once
 //   - snapshot.go, stream.go: snapshots
-//   - disk.go: records for a registry that is kept without a log
+//   - disk.go: records for a registry without a log
 package fsm
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Machine is the replicated state: the registry and coordination, whose changes one counter numbers, the
-// memory of applied batches, and the index of the newest applied entry. Its methods are safe for concurrent use:
-// Apply, Restore and Snapshot are called by Raft's one goroutine, Expired by the evictor, View by every reader
-// (and never blocks).
+// Machine is the replicated state: the registry and coordination, which share one counter of changes, the memory of
+// applied batches, and the index of the newest applied entry. Its methods are safe for concurrent use: Raft's one
+// goroutine calls Apply, Restore and Snapshot, the evictor calls Expired, and every reader calls View (which never
+// blocks).
 type Machine struct {
 	// published is replaced as a whole by every entry, with mu held.
 	published atomic.Pointer[published]
@@ -37,14 +37,14 @@ type Machine struct {
 	registry *registry.Registry
 	kv       *kv.State
 	memory   memory
-	tenure   int64 // of the newest leadership, ms: the highest that an entry of it has
+	tenure   int64 // of the newest leadership, ms: the highest in its entries
 	skipped  []uint64
 	doing    doing
-	// Performed is called as the last part of each operation, for tests of panics. Nil: not called.
+	// Performed is called at the end of each operation, if not nil, for tests of panics.
 	Performed func(Item)
 }
 
-// doing is what is being performed, for who has to say where a panic came from.
+// doing is the operation in progress, to report where a panic came from.
 type doing struct {
 	entry uint64
 	batch *batch
@@ -58,8 +58,8 @@ type published struct {
 	kv    *kv.View
 }
 
-// NewMachine returns an empty state. Its index is 1, because no index of 0 can be given to Consul's clients: a reader that waits
-// for more than 1 must not miss the first change.
+// NewMachine returns an empty state. Its index is 1, because Consul's clients must never get index 0: a reader that
+// waits for more than 1 must not miss the first change.
 func NewMachine() *Machine {
 	r := registry.NewAt(1)
 	m := &Machine{registry: r, kv: kv.New(r), memory: memory{}}
@@ -68,22 +68,22 @@ func NewMachine() *Machine {
 	return m
 }
 
-// Applied is what an entry brought about.
+// Applied is the result of an entry.
 type Applied struct {
 	Batches []BatchResult  // Write entries: one per batch, in order
 	Epoch   registry.Epoch // Establish entries
-	Clock   registry.Stamp // the lease clock after the entry; the new leader goes on from there
+	Clock   registry.Stamp // the lease clock after the entry; the new leader continues from there
 	Raised  bool           // Raise entries
-	Granted []string       // of them: the roles that access.Takeover was added to
-	Touched []kv.Topic     // whose watchers are to be woken, once the entry is visible
-	// Restored: a new incarnation began, and all watchers are to be woken.
+	Granted []string       // Raise entries: the roles that got access.Takeover
+	Touched []kv.Topic     // topics whose watchers must be woken once the entry is visible
+	// Restored: a new incarnation began, and all watchers must be woken.
 	Restored bool
-	Skipped  bool // the entry is one of those of Skip
+	Skipped  bool // Skip lists the entry
 }
 
-// Apply performs one log entry. An error means that this node cannot go on (an entry that it cannot
-// decode, of a newer version, out of order, or that panics): every replica must do the same with an entry, so the
-// caller stops the node. The state is unchanged then, unless the error is a PanicError: after a panic the state holds half of an
+// Apply performs one log entry. An error means that this node cannot go on (the entry cannot be decoded, is of a
+// newer version, out of order, or panics). Every replica must do the same with an entry, so the caller stops the
+// node. The state is then unchanged, unless the error is a PanicError: after a panic the state holds half of an
 // entry, and the machine stays locked, so that nobody reads it.
 func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 	all, err := m.ApplyAll([]Entry{{index, term, b}})
@@ -99,17 +99,17 @@ type Entry struct {
 	Data        []byte
 }
 
-// AwaitApplied waits until the entries that are being applied, if any are, are applied.
+// AwaitApplied waits for the entries that are being applied, if any.
 func (m *Machine) AwaitApplied() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 }
 
-// ApplyAll performs log entries in their order, and returns what each that it has performed brought about. An error is
-// Apply's, of the entry after these. Readers see the state after the last one and none in between, which takes less
-// time: what no reader has is changed in place.
+// ApplyAll performs log entries in their order, and returns the result of each one it has performed. An error is
+// Apply's, for the entry after these. Readers see only the state after the last entry, which takes less time:
+// anything that no reader shares is changed in place.
 func (m *Machine) ApplyAll(entries []Entry) (all []Applied, err error) {
-	m.mu.Lock() // and not unlocked by a panic
+	m.mu.Lock() // a panic leaves it locked
 	defer func() {
 		if p := recover(); p != nil {
 			all, err = nil, m.panicked(p)
@@ -132,7 +132,7 @@ func (m *Machine) ApplyAll(entries []Entry) (all []Applied, err error) {
 	return all, err
 }
 
-// step performs an entry after the newest one. Readers do not see it yet.
+// step performs the entry after the newest one. Readers do not see it yet.
 func (m *Machine) step(newest uint64, at Entry) (Applied, error) {
 	index, term := at.Index, at.Term
 	e, err := parseEntry(at.Data)
@@ -169,7 +169,7 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 	if e.Settings != nil {
 		m.registry.Configure(*e.Settings)
 	}
-	if m.registry.Epoch() == (registry.Epoch{}) { // the first one of the cluster
+	if m.registry.Epoch() == (registry.Epoch{}) { // the cluster's first
 		m.raise(e.Level)
 	}
 	m.registry.Establish(epoch, e.Cluster)
@@ -177,8 +177,8 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 	m.kv.Establish(epoch, m.registry.Clock().Lease)
 }
 
-// raise raises the cluster's level, which never goes back. It returns the roles of peers that got the right that a peer
-// has needed since level 3 for what it did before.
+// raise raises the cluster's level, which never goes back. It returns the peers' roles that got the right which level
+// 3 demands for what peers could already do.
 func (m *Machine) raise(to byte) (granted []string) {
 	if before := byte(m.level.Load()); before < registry.Level3 && to >= registry.Level3 {
 		if granted = m.kv.GrantTakeover(m.at(0)); granted != nil {
@@ -190,18 +190,18 @@ func (m *Machine) raise(to byte) (granted []string) {
 	return granted
 }
 
-// obeyLevel has both halves of the state go by the rules of the cluster's level.
+// obeyLevel makes both halves of the state follow the rules of the cluster's level.
 func (m *Machine) obeyLevel() {
 	m.registry.SetLevel(byte(m.level.Load()))
 	m.kv.SetLevel(byte(m.level.Load()))
 }
 
-// Level is the level of the formats that the cluster writes: no node writes anything above it.
+// Level returns the level of the formats that the cluster writes: no node writes anything above it.
 func (m *Machine) Level() byte { return gated(byte(m.level.Load())) }
 
 func (m *Machine) write(term uint64, e entry) []BatchResult {
 	m.tenure = max(m.tenure, e.tenure)
-	m.registry.Advance(e.stamp) // what follows may be nothing, or without effect
+	m.registry.Advance(e.stamp) // the rest may be empty or without effect
 	m.kv.Advance(m.registry.Clock().Lease)
 	if len(e.batches) == 0 {
 		return nil
@@ -214,8 +214,8 @@ func (m *Machine) write(term uint64, e entry) []BatchResult {
 	return results
 }
 
-// once applies a batch unless it was applied before, or its time is over: entries that a leader stamped
-// before others may stand behind them, so the newest stamp counts.
+// once applies a batch unless it was applied before, or its time is over. The newest stamp counts, because an entry
+// may be behind others that its leader stamped later.
 func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
 	result := BatchResult{ID: b.id}
 	result.ID.Bound = Bound{}
@@ -261,7 +261,8 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) Resul
 	return results
 }
 
-// allows decides again on what a node has allowed: its token may have been revoked since, or its roles changed.
+// allows decides again about an operation that a node has allowed: since then its token may have been revoked, or its
+// roles changed.
 func (m *Machine) allows(it Item) bool {
 	if it.By.Accessor == "" {
 		return true
@@ -288,9 +289,9 @@ func (m *Machine) publish(index uint64) {
 	m.published.Store(p)
 }
 
-// Recover makes the state the one with which a cluster goes on whose other nodes are lost, outside the log: what they had
-// applied beyond it is lost. A new incarnation begins (Registry.Raise), sessions end, whose lock-delays hold, and leases
-// begin anew. wall is the time, ms since the epoch.
+// Recover prepares the state for a cluster that goes on after losing all its other nodes, outside the log: anything
+// they had applied beyond it is lost. A new incarnation begins (Registry.Raise), sessions end and their lock-delays
+// start, and leases begin again. wall is the time, ms since the epoch.
 func (m *Machine) Recover(wall int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -303,11 +304,10 @@ func (m *Machine) Recover(wall int64) {
 	m.publish(m.Index())
 }
 
-// Index is the Raft index of the newest applied entry. A View that is asked for afterwards contains
-// that entry.
+// Index returns the Raft index of the newest applied entry. A View requested afterwards contains that entry.
 func (m *Machine) Index() uint64 { return m.published.Load().index }
 
-// Boot is the newest boot of a node of which a batch was applied; 0: none was.
+// Boot returns the newest boot of a node in applied batches, 0 before the first.
 func (m *Machine) Boot(node string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -317,31 +317,31 @@ func (m *Machine) Boot(node string) uint64 {
 	return 0
 }
 
-// View is the registry after the newest applied entry.
+// View returns the registry after the newest applied entry.
 func (m *Machine) View() *registry.View { return m.published.Load().view }
 
-// Expired is Registry.Expired.
+// Expired calls Registry.Expired.
 func (m *Machine) Expired(now int64, limit int) []registry.EvictItem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.registry.Expired(now, limit)
 }
 
-// Ending is Registry.Ending.
+// Ending calls Registry.Ending.
 func (m *Machine) Ending(now int64) []registry.Op {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.registry.Ending(now)
 }
 
-// Owner is Registry.Owner.
+// Owner calls Registry.Owner.
 func (m *Machine) Owner(h registry.Handle) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.registry.Owner(h)
 }
 
-// Ignores is Registry.Ignores.
+// Ignores calls Registry.Ignores.
 func (m *Machine) Ignores(op registry.Renew) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

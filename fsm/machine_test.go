@@ -17,14 +17,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// node sends batches to a machine as one node of a cluster does.
+// node sends batches to a machine like one node of a cluster.
 type node struct {
 	t     testing.TB
 	m     *Machine
 	id    BatchID
 	index uint64
 	stamp registry.Stamp
-	few   bool // as few objects as show what is counted, see applyings
+	few   bool // only as many objects as show what is counted, see applyings
 }
 
 func newNode(t testing.TB) *node {
@@ -319,7 +319,7 @@ func TestViewContainsTheEntryOfTheIndexSeenBefore(t *testing.T) {
 	wg.Wait()
 }
 
-// write is an entry with one batch of node n1.
+// write returns an entry with one batch of node n1.
 func write(index, seq uint64, items ...Item) Entry {
 	b := AppendBatch(nil, codec.Newest, BatchID{Node: "n1.aa", Boot: 1, Seq: seq}, items)
 	return Entry{Index: index, Term: 1, Data: AppendWrite(nil, codec.Newest, registry.Stamp{Lease: int64(index) * 1000, Wall: 1e12}, 0, b)}
@@ -327,7 +327,7 @@ func write(index, seq uint64, items ...Item) Entry {
 
 func setKey(key string) Item { return Item{KV: kv.KeyOp{Verb: kv.Set, Key: key}} }
 
-// panickingOver is a machine that panics over what has a key, after it was performed.
+// panickingOver returns a machine that panics after it has performed an operation on key.
 func panickingOver(key string) *Machine {
 	m := NewMachine()
 	m.Performed = func(it Item) {
@@ -367,7 +367,7 @@ func TestSkippedEntryHasNoEffectAndIsPassed(t *testing.T) {
 		pair, _ := skips.KV().Get(key)
 		expect.Equal(t, pair != nil, want, key+" is there")
 	}
-	one := NewMachine() // one by one, and from a snapshot in the middle
+	one := NewMachine() // one by one, and from a snapshot halfway
 	one.Skip([]uint64{2})
 	for _, e := range entries {
 		_, err := one.Apply(e.Index, e.Term, e.Data)

@@ -8,24 +8,24 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// maxRemembered bounds the batches that are remembered of one node. A node has two batches under way
-// at a time, and reports with each which ones are finished, so a node that keeps to its
-// contract never comes near. Beyond the bound the lowest number counts as finished: its repetition
-// is refused, which is safe, where dropping it alone would let it take effect twice.
+// maxRemembered bounds the remembered batches of one node. A node has two batches in progress at a time, and reports
+// with each which ones are finished, so a node that keeps to its contract never comes near. Beyond the bound the
+// lowest number counts as finished: its repetition is refused, which is safe, while just dropping it would let it
+// take effect twice.
 const maxRemembered = 64
 
-// memory is what makes a batch take effect at most once: per node, the newest boot, the number up to
-// which every batch is finished, and the results of batches above it. It stays when a node falls silent: some
-// dozen bytes, beside the results of at most maxRemembered batches.
+// memory makes a batch take effect at most once. It has, per node, the newest boot, the number up to which every
+// batch is finished, and the results of the batches above it. It stays when a node falls silent: a few dozen bytes,
+// plus the results of at most maxRemembered batches.
 type memory map[string]*nodeMemory
 
 type nodeMemory struct {
 	boot     uint64
-	finished uint64       // every batch up to this number has been answered or given up; never goes back
+	finished uint64       // every batch up to this number has been answered or abandoned; never goes back
 	batches  []remembered // above finished, sorted by number
 }
 
-// remembered is what the batch numbered seq brought about. It is immutable.
+// remembered is the result of the batch numbered seq. It is immutable.
 type remembered struct {
 	seq     uint64
 	results Results
@@ -36,17 +36,17 @@ func (r *remembered) fields(c *codec.Codec) {
 	r.results.fields(c)
 }
 
-// standing says what is to be done with a batch.
+// standing says what to do with a batch.
 type standing uint8
 
 const (
 	fresh    standing = iota // apply it and remember the results
 	repeated                 // return the remembered results
-	refused                  // it may have had its effect already, or must not have one any more
+	refused                  // it may already have had its effect, or must no longer have one
 )
 
-// classify says how a batch stands, after what the batch itself reports as finished. Of a repeated one it returns
-// what is remembered.
+// classify returns the standing of a batch, after noting what the batch itself reports as finished. For a repeated
+// one it also returns the remembered results.
 func (m memory) classify(id BatchID) (standing, remembered) {
 	node, ok := m[id.Node]
 	if !ok || id.Boot > node.boot {

@@ -26,7 +26,7 @@ import (
 // operation is a row of either table, with every field of the operation filled in.
 type operation struct {
 	kind, level      byte
-	name, typ, table string // table: of the page on formats
+	name, typ, table string // table: of the page about formats
 	item             Item
 }
 
@@ -91,9 +91,9 @@ func TestEncoderChangesNothingOfWhatItWrites(t *testing.T) {
 	}
 }
 
-// Replicas compare bytes, so nothing that differs between two runs may decide anything in the states: no
-// clock, no goroutine, no float, and no range over a map unless a comment on the line before says why its
-// order does not matter. Waiting for changes is no part of the registry's state: Await may select.
+// Replicas compare bytes, so nothing that differs between two runs may decide anything in the states: no clock, no
+// goroutine, no float, and no range over a map unless a comment on the line before says why its order does not
+// matter. Waiting for changes is not part of the registry's state: Await may select.
 func TestStateMachineHasNothingThatDiffersBetweenReplicas(t *testing.T) {
 	for _, name := range []string{"registry", "kv", "order"} {
 		t.Run(name, func(t *testing.T) { testNothingDiffers(t, name) })
@@ -122,7 +122,7 @@ func testNothingDiffers(t *testing.T, name string) {
 
 const selects = "selects"
 
-// differs says what is wrong with a node, "" if nothing is.
+// differs returns what is wrong with a node, or "".
 func differs(n ast.Node, info *types.Info) string {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -251,7 +251,7 @@ func TestMemoryIsFrozenSortedAndUnchanged(t *testing.T) {
 	expect.Equal(t, got, "a/1/0/1 b/1/0/1 c/1/0/1 ", "got")
 }
 
-// The pairs that transactions read must not stay in memory, and in every snapshot, with the results of their batch.
+// Pairs that transactions read must not stay in memory, and in every snapshot, with the results of their batch.
 func TestMemoryKeepsLittleOfWhatWasRead(t *testing.T) {
 	n := newNode(t)
 	value := make([]byte, 60<<10)
@@ -305,7 +305,7 @@ func (b *bounded) apply(entry []byte) Applied {
 	return done
 }
 
-// send applies an entry of a tenure with a batch that registers an instance.
+// send applies an entry, at a tenure, with a batch that registers an instance.
 func (b *bounded) send(tenure int64, seq uint64, bound Bound) BatchResult {
 	b.t.Helper()
 	id := BatchID{Node: "n2", Boot: 1, Seq: seq, Bound: bound}
@@ -335,7 +335,7 @@ func TestMachineAppliesABatchWithinItsBoundOnly(t *testing.T) {
 	}
 }
 
-// An entry may stand in the log behind others that its leader stamped later.
+// An entry may be behind others in the log that its leader stamped later.
 func TestMachineCountsTheNewestTenureAlsoAfterASnapshot(t *testing.T) {
 	b := newBounded(t)
 	b.send(2000, 1, Bound{})

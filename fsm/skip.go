@@ -10,8 +10,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Skip makes the machine pass over log entries, given by index ascending: operators have decided so on every node of the
-// cluster, because the entries panic (ADR 32). Their batches are forgotten, so a copy in another entry takes effect there.
+// Skip makes the machine pass over log entries, given by index ascending. Operators have decided so on every node of
+// the cluster, because the entries panic (ADR 32). Their batches are forgotten, so a copy in another entry takes
+// effect.
 func (m *Machine) Skip(entries []uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,10 +36,10 @@ func (m *Machine) performed(it Item) {
 	}
 }
 
-// PanicError says that an entry panicked, and over what.
+// PanicError says that an entry panicked, and why.
 type PanicError struct {
 	Entry     uint64
-	Operation string // as Describe names it, and of whom it is; empty: the panic came from no operation
+	Operation string // in the words of Describe, with its sender; empty if no operation panicked
 	Cause     any
 	Stack     []byte
 }
@@ -52,7 +53,7 @@ func (e *PanicError) Error() string {
 	return text
 }
 
-// panicked names what is being performed, while a panic is recovered from.
+// panicked describes what was being performed, while a panic is recovered from.
 func (m *Machine) panicked(cause any) *PanicError {
 	e := &PanicError{Entry: m.doing.entry, Cause: cause, Stack: debug.Stack()}
 	if b := m.doing.batch; b != nil && m.doing.item < len(b.items) {

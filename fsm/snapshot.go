@@ -12,16 +12,16 @@ import (
 
 // Snapshot is a frozen state.
 type Snapshot struct {
-	level    byte   // of the cluster, at which it is written
+	level    byte   // of the cluster; the snapshot is written at it
 	index    uint64 // of the newest applied entry
 	tenure   int64  // see Machine
 	nodes    []frozenNode
-	captured *registry.Captured // of which registry is made when it is needed; nil: registry is there
+	captured *registry.Captured // source of registry, which is made on demand; nil: registry is there
 	registry registry.Frozen
 	kv       kv.Frozen
 }
 
-// whole is the snapshot with its registry.
+// whole returns the snapshot with its registry.
 func (s *Snapshot) whole() *Snapshot {
 	if s.captured == nil {
 		return s
@@ -31,8 +31,7 @@ func (s *Snapshot) whole() *Snapshot {
 	return &c
 }
 
-// WriteTo writes version, state and checksum (docs/reference/formats/snapshot.md). Equal states give
-// equal bytes.
+// WriteTo writes version, state and checksum (docs/reference/formats/snapshot.md). Equal states give equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	out := newStreamWriter(w, s.level)
 	s.whole().walk(out)
@@ -50,14 +49,14 @@ func readSnapshot(r io.Reader) (s Snapshot, err error) {
 	return s, in.close()
 }
 
-// part is what stands together in a snapshot and has a digest of its own.
+// part is a part of a snapshot with its own digest.
 type part struct {
 	name string
 	walk func(*Snapshot, *stream)
 }
 
-// parts are the layout of a snapshot: what is one value, and then the sections, each with the number of its records in
-// front.
+// parts are the layout of a snapshot: first the single values, then the sections, each preceded by its number of
+// records.
 var parts = []part{
 	{"header", func(s *Snapshot, t *stream) { t.record("header", s.head) }},
 	{"batches", (*Snapshot).walkNodes},
@@ -101,7 +100,7 @@ func (s *Snapshot) walk(t *stream) {
 	}
 }
 
-// walkApplications walks instances, and what is known of those that are gone.
+// walkApplications walks instances, and what is known about those that are gone.
 func (s *Snapshot) walkApplications(t *stream) {
 	f := &s.registry
 	slots(t, &f.Free)
@@ -112,13 +111,13 @@ func (s *Snapshot) walkApplications(t *stream) {
 	section(t, "transition", &f.Transitions, (*registry.Preservation).Fields)
 }
 
-// Digest is what replicas of a state compare instead of the state: a checksum (CRC-64) of each of its parts.
+// Digest is what replicas compare instead of their states: a checksum (CRC-64) of each part.
 type Digest struct {
 	Index uint64   // of the newest applied entry
 	Parts []uint64 // in the order of DigestParts
 }
 
-// DigestParts are the names of the parts of a state.
+// DigestParts returns the names of the parts of a state.
 func DigestParts() []string {
 	names := make([]string, len(parts))
 	for i, p := range parts {
@@ -147,7 +146,7 @@ func (s *Snapshot) head(c *codec.Codec) {
 	s.kv.Head(c)
 }
 
-// walkNodes walks nodes in ascending order, each followed by what is remembered of its batches, of which there are few.
+// walkNodes walks nodes in ascending order, each followed by the few batches that are remembered of it.
 func (s *Snapshot) walkNodes(t *stream) {
 	section(t, "node", &s.nodes, (*frozenNode).fields)
 	for i := range s.nodes {
@@ -169,7 +168,7 @@ func (s *Snapshot) walkNodes(t *stream) {
 	}
 }
 
-// slots walks numbers of free slots.
+// slots walks the numbers of free slots.
 func slots(t *stream, all *[]uint32) {
 	n := t.number(uint32(len(*all)), "number of free slots")
 	for i := uint32(0); i < n && t.err == nil; i++ {
@@ -182,7 +181,8 @@ func slots(t *stream, all *[]uint32) {
 	}
 }
 
-// section walks records, their number in front. The memory that is allocated follows what was read, not what the number says.
+// section walks records, preceded by their number. Memory is allocated for what was read, not for what the number
+// says.
 func section[T any](t *stream, what string, all *[]T, fields func(*T, *codec.Codec)) {
 	n := t.number(uint32(len(*all)), "number of records: "+what)
 	for i := uint32(0); i < n && t.err == nil; i++ {
@@ -215,7 +215,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// thaw builds the two halves of a state; coordination asks the registry for nodes and checks.
+// thaw builds the two halves of a state; coordination asks the registry about nodes and checks.
 func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error) {
 	r, err := registry.Thaw(f)
 	if err != nil {

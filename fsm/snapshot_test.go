@@ -99,7 +99,7 @@ func TestDigestTellsTheChangedPart(t *testing.T) {
 	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	got := restored.Snapshot().Digest()
 	expect.That(t, got.Index == before.Index && slices.Equal(got.Parts, before.Parts), "restored: got %+v, want %+v", got, before)
-	// Of each part a record is falsified in one byte, or one is left out.
+	// In each part, a record is falsified in one byte or left out.
 	falsify := map[string]func(*Snapshot){
 		"header":  func(s *Snapshot) { s.tenure ^= 1 },
 		"batches": func(s *Snapshot) { s.nodes[0].boot ^= 1 },
@@ -140,7 +140,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	expect.That(t, bytes.Equal(got.Bytes(), want), "entries that were applied after Snapshot are in it")
 }
 
-// checkRefused restores b over a machine with state, which must stay.
+// checkRefused restores b into a machine with state, which must stay.
 func checkRefused(t *testing.T, n *node, r io.Reader, want error) {
 	t.Helper()
 	before, index := n.m.View(), n.m.Index()
@@ -280,7 +280,7 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// largestWrite remembers the largest piece that it was given.
+// largestWrite records the size of the largest write.
 type largestWrite struct{ size int }
 
 func (w *largestWrite) Write(b []byte) (int, error) {
@@ -310,8 +310,8 @@ func TestRestoreReadsALargeRecordInSteps(t *testing.T) {
 	expect.That(t, ok && l.Instance.HomePageURL == inst.HomePageURL, "the restored instance differs")
 }
 
-// A snapshot that its own writer refuses would cost the cluster its state, so whatever clients say of keys,
-// sessions and locks, sensible or not, must leave a state that is believed.
+// A snapshot that its own writer refuses would cost the cluster its state, so whatever clients say about keys,
+// sessions and locks, sensible or not, must leave a state that can be read back.
 func TestRestoreBringsBackAllCoordination(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) Item {
 		op := genKVOp().Draw(t, "op")
@@ -348,8 +348,8 @@ func TestRestoreBringsBackAllCoordination(t *testing.T) {
 	})
 }
 
-// withoutServices removes the services that a transaction would register: that an instance is one of its service's
-// application, and its checks are named after it, is what the server sees to.
+// withoutServices removes the services that a transaction would register: the server ensures that a service's
+// instance is in its application, and that its checks are named after it.
 func withoutServices(op kv.Op) {
 	txn, _ := op.(kv.Txn)
 	for _, one := range txn.Ops {
@@ -371,7 +371,7 @@ func TestRestoreBringsBackTheResultOfATransactionOnTheCatalogAlone(t *testing.T)
 	need.OK(t, NewMachine().Restore(&written))
 }
 
-// backupOf is a snapshot for people of a machine's state.
+// backupOf returns a snapshot for people of a machine's state.
 func backupOf(t need.T, m *Machine) []byte {
 	var b bytes.Buffer
 	_, _, err := backup.Write(&b, backup.Source{Registry: m.View(), KV: m.KV(), Header: backup.Header{Level: codec.Newest, Mode: "cp", Cluster: "c1"}})
@@ -379,7 +379,7 @@ func backupOf(t need.T, m *Machine) []byte {
 	return b.Bytes()
 }
 
-// stages are the operations that bring a snapshot, and its header.
+// stages returns the operations that bring a snapshot, and its header.
 func stages(t need.T, id string, saved []byte) (ops []kv.Op, h backup.Header) {
 	r := need.Got(backup.Open(bytes.NewReader(saved)))(t)
 	for {
@@ -391,8 +391,8 @@ func stages(t need.T, id string, saved []byte) (ops []kv.Op, h backup.Header) {
 	}
 }
 
-// history is a random history with restores and recoveries. What its readers were told of indexes and tokens is remembered:
-// it must never be told lower.
+// history is a random history with restores and recoveries. It remembers which indexes and tokens its readers were
+// told: they must never be told lower ones.
 type history struct {
 	*twins
 	saved  [][]byte // snapshots for people
@@ -433,7 +433,7 @@ func (h *history) save(t *rapid.T) {
 	h.raft = append(h.raft, b.Bytes())
 }
 
-// bringBack restores one of the snapshots, or the beginning of it.
+// bringBack restores one of the snapshots, or its beginning.
 func (h *history) bringBack(t *rapid.T) {
 	if len(h.saved) == 0 {
 		return
@@ -460,7 +460,7 @@ func (h *history) bringBack(t *rapid.T) {
 	}
 }
 
-// acquire has a new session hold a key.
+// acquire makes a new session hold a key.
 func (h *history) acquire(t *rapid.T) {
 	h.n++
 	id, key := fmt.Sprint("h", h.n), rapid.SampledFrom(twinKeys).Draw(t, "key")
@@ -468,7 +468,7 @@ func (h *history) acquire(t *rapid.T) {
 		{KV: kv.CreateSession{ID: id}}, {KV: kv.KeyOp{Verb: kv.Acquire, Key: key, Session: id, Value: []byte(id)}}, {KV: kv.DestroySession{ID: rapid.SampledFrom([]string{id, "none"}).Draw(t, "ended")}}})})
 }
 
-// saveElsewhere saves the state as a cluster has it whose index is far ahead.
+// saveElsewhere saves the state with an index that is far ahead, as another cluster would have it.
 func (h *history) saveElsewhere(t *rapid.T) {
 	var b bytes.Buffer
 	need.Got(h.straight.Snapshot().WriteTo(&b))(t)
@@ -479,7 +479,7 @@ func (h *history) saveElsewhere(t *rapid.T) {
 	h.saved = append(h.saved, backupOf(t, m))
 }
 
-// recover goes on from a snapshot of Raft as the only state that is left.
+// recover goes on from a snapshot of Raft as the only remaining state.
 func (h *history) recover(t *rapid.T) {
 	if len(h.raft) == 0 || rapid.Bool().Draw(t, "not now") {
 		return
@@ -495,7 +495,7 @@ func (h *history) recover(t *rapid.T) {
 	}
 	h.stamp = registry.Stamp{Lease: h.straight.View().Stamp().Lease, Wall: wall}
 	h.waiting, h.brought = nil, nil
-	h.sent = nil // batches of what was lost
+	h.sent = nil // batches of lost entries
 	for node, id := range h.ids {
 		h.ids[node] = BatchID{Node: node, Boot: id.Boot + 1}
 	}
@@ -503,7 +503,7 @@ func (h *history) recover(t *rapid.T) {
 	h.establish(t)
 }
 
-// look compares all that readers are told with the highest that they were told of it before.
+// look compares everything that readers are told with the highest that they were told before.
 func (h *history) look(t *rapid.T) {
 	told := func(what string, now registry.Index) {
 		need.That(t, now >= h.lowest[what], "%s is %d, after %d", what, now, h.lowest[what])
@@ -541,7 +541,7 @@ func (h *history) look(t *rapid.T) {
 	}
 }
 
-// A plan says what a restore then does.
+// A plan predicts what a restore then does.
 func TestPlanOfARestoreIsWhatTheRestoreDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{twins: newTwins(), lowest: map[string]registry.Index{}}
@@ -581,7 +581,7 @@ func TestPlanOfARestoreIsWhatTheRestoreDoes(t *testing.T) {
 	})
 }
 
-// narrowed are the stages of a restore of keys alone, as a cluster stages them.
+// narrowed returns the stages of a restore of keys alone, as a cluster stages them.
 func narrowed(t need.T, ops []kv.Op, prefix string) (narrow []kv.Op) {
 	for _, op := range ops {
 		stage := op.(kv.StagePart)
@@ -598,8 +598,8 @@ func sortedNames(actions map[string]func(*rapid.T)) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(actions)), func(name string) bool { return name == "" })
 }
 
-// Two recoveries of old copies of one state, a minute apart: the second knows nothing of the first, and must not give out again
-// what the first has given out.
+// Two recoveries of old copies of one state, a minute apart: the second knows nothing about the first, and must not
+// give out the same indexes again.
 func TestRecoveriesWithinAnHourGiveNoIndexTwice(t *testing.T) {
 	m := NewMachine()
 	need.Got(m.Apply(1, 1, AppendEstablish(nil, 1, Establish{Node: "n1", Cluster: "c1"})))(t)
@@ -617,7 +617,7 @@ func TestRecoveriesWithinAnHourGiveNoIndexTwice(t *testing.T) {
 	expect.That(t, second.KV().Index() > first.KV().Index()+60_000, "recovered at %d, and a minute later at %d again", first.KV().Index(), second.KV().Index())
 }
 
-// A file that contradicts itself must not make a state that no node reads back from its snapshot.
+// A file that contradicts itself must not make a state whose snapshot every node rejects.
 func TestRestoreOfTokensBeyondTheFilesIndexIsRefused(t *testing.T) {
 	for _, wrong := range []kv.Pair{{Key: "a", Fence: 1 << 40}, {Key: "a", LockIndex: math.MaxUint64}} {
 		m := NewMachine()
@@ -636,7 +636,7 @@ func TestRestoreOfTokensBeyondTheFilesIndexIsRefused(t *testing.T) {
 	}
 }
 
-// A restore of keys alone leaves a key away, too, that ended with its session.
+// A restore of keys alone also leaves out a key that ended with its session.
 func TestRestoreOfKeysAloneLeavesKeysAwayThatEndedWithTheirSession(t *testing.T) {
 	m := NewMachine()
 	need.Got(m.Apply(1, 1, AppendEstablish(nil, 1, Establish{Node: "n1", Cluster: "c1"})))(t)

@@ -22,14 +22,14 @@ const (
 
 var checksumTable = crc64.MakeTable(crc64.ECMA)
 
-// stream is records one after the other, with a checksum at the end: they are written to w, or read from r. Its first
-// error sticks.
+// stream is a sequence of records, with a checksum at the end: they are written to w, or read from r. Its first error
+// sticks.
 type stream struct {
 	w     io.Writer
 	r     *bufio.Reader
-	buf   []byte // writing: what is collected; reading: the record at hand
+	buf   []byte // writing: what is collected; reading: the current record
 	level byte
-	c     codec.Codec // of the record at hand
+	c     codec.Codec // of the current record
 	sum   uint64
 	n     int64 // bytes written
 	err   error
@@ -67,7 +67,7 @@ func (t *stream) readFail(what string, err error) {
 	}
 }
 
-// preamble checks what stands before the records.
+// preamble checks what comes before the records.
 func (t *stream) preamble() {
 	var b [len(snapshotMagic) + 1]byte
 	if _, err := io.ReadFull(t.r, b[:]); err != nil {
@@ -85,7 +85,7 @@ func (t *stream) preamble() {
 	t.sum = crc64.Update(t.sum, checksumTable, b[:])
 }
 
-// record walks one record, its length in front.
+// record walks one record, preceded by its length.
 func (t *stream) record(what string, fields func(*codec.Codec)) {
 	if t.err != nil {
 		return
@@ -110,7 +110,7 @@ func (t *stream) record(what string, fields func(*codec.Codec)) {
 	}
 }
 
-// number walks a number of at most 32 bits that stands between the records.
+// number walks a number of at most 32 bits between the records.
 func (t *stream) number(v uint32, what string) uint32 {
 	if t.err != nil {
 		return 0
@@ -140,7 +140,7 @@ func (t *stream) number(v uint32, what string) uint32 {
 // readBody reads a record's length and content into buf.
 func (t *stream) readBody(what string) {
 	t.buf = t.buf[:0]
-	// In steps, because the length may lie about what follows.
+	// In steps, because the length may promise more than there is.
 	for left := int(t.number(0, what)); left > 0 && t.err == nil; left -= flushSize {
 		t.readStep(what, min(left, flushSize))
 	}
@@ -161,8 +161,8 @@ func (t *stream) flushIfLarge() {
 	}
 }
 
-// flush makes way for other goroutines, too: a state may have a million records, and renewals come meanwhile. They would wait
-// for the end of this one's slice of time, 10 ms, at each step.
+// flush also lets other goroutines run: a state may have a million records, and renewals arrive meanwhile. Otherwise
+// each of their steps would wait for the end of this goroutine's time slice, 10 ms.
 func (t *stream) flush() {
 	runtime.Gosched()
 	t.sum = crc64.Update(t.sum, checksumTable, t.buf)

@@ -14,12 +14,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// twins apply the same log, one of them straight, the other through snapshots, a third many entries together. All that they return
+// twins apply the same log: one directly, one through snapshots, and one many entries at a time. All that they return
 // must be equal: a node that restarts or joins is such a twin of the others.
 type twins struct {
 	straight, restored *Machine
 	together           *Machine
-	waiting            []Entry   // that together has not applied yet
+	waiting            []Entry   // entries that together has not applied yet
 	brought            []Applied // what straight returned for them
 	index, term        uint64
 	stamp              registry.Stamp
@@ -35,7 +35,7 @@ func newTwins() *twins {
 		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}}
 }
 
-// actions are what happens to the twins.
+// actions are the things that happen to the twins.
 func (tw *twins) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"write":      tw.write,
@@ -68,7 +68,7 @@ func (tw *twins) write(t *rapid.T) {
 	tw.apply(t, batches)
 }
 
-// contact records that another server had contact, or what it knows.
+// contact records a message from another server, or what it acknowledged.
 func (tw *twins) contact(t *rapid.T) {
 	peer := rapid.SampledFrom(twinDCs).Draw(t, "peer")
 	op := rapid.SampledFrom([]registry.Op{
@@ -99,7 +99,7 @@ func (tw *twins) evict(t *rapid.T) {
 	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
 }
 
-// endDue ends overrides and quarantines at their time, or later, when they may be others by then.
+// endDue ends overrides and quarantines when they are due, or later, when others may have replaced them.
 func (tw *twins) endDue(t *rapid.T) {
 	tw.pass(t)
 	due, other := tw.straight.Ending(tw.stamp.Lease), tw.restored.Ending(tw.stamp.Lease)
@@ -114,7 +114,7 @@ func (tw *twins) endDue(t *rapid.T) {
 	tw.apply(t, [][]byte{tw.batch(t, items)})
 }
 
-// preserve proposes the transition of self-preservation that is due.
+// preserve proposes the due transition of self-preservation.
 func (tw *twins) preserve(t *rapid.T) {
 	tw.pass(t)
 	now := tw.stamp.Lease
@@ -149,7 +149,7 @@ func (tw *twins) establish(t *rapid.T) {
 	tw.epoch = done.Epoch
 }
 
-// raise raises the level by one, as long as there is a higher one.
+// raise raises the level by one, as long as a higher one exists.
 func (tw *twins) raise(t *rapid.T) {
 	if next := tw.straight.Level() + 1; next <= codec.Newest {
 		tw.both(t, AppendRaise(nil, codec.Newest, next))
@@ -164,7 +164,7 @@ func (tw *twins) restore(t *rapid.T) {
 	tw.restored = fresh
 }
 
-// catchUp has the third twin apply what it has not yet.
+// catchUp makes the third twin apply the entries that it still lacks.
 func (tw *twins) catchUp(t *rapid.T) {
 	before := tw.together.View()
 	brought := need.Got(tw.together.ApplyAll(tw.waiting))(t)
@@ -248,7 +248,7 @@ func (tw *twins) compareChanges(t *rapid.T, v, w *registry.View) {
 	}
 }
 
-// known is what the twins must agree on about leases.
+// known returns what the twins must agree on about leases.
 func (tw *twins) known(leases []*registry.Lease) []byte {
 	var b []byte
 	for _, l := range leases {
@@ -279,7 +279,7 @@ func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 	}
 }
 
-// histories are those of all instances that the twins know.
+// histories returns the histories of all instances that the twins know.
 func histories(v *registry.View) any {
 	all := make(map[registry.Key][]registry.Event)
 	for _, app := range twinApps {
@@ -291,7 +291,7 @@ func histories(v *registry.View) any {
 	return all
 }
 
-// peers is what is known of the other servers that the twins hear of.
+// peers returns what is known about the other servers that the twins hear from.
 func peers(v *registry.View) any {
 	all := make(map[string]any)
 	for _, dc := range twinDCs {
@@ -404,7 +404,7 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 	return registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")}}}
 }
 
-// replicated draws what another Rollcall server sends.
+// replicated draws what another Rollcall server might send.
 func (tw *twins) replicated(t *rapid.T, key registry.Key, status registry.Status, dirty int64, by registry.Act, length int64) registry.Op {
 	life := rapid.Uint32Range(1, 3).Draw(t, "life")
 	age := rapid.SampledFrom([]int64{0, 1000, 50_000, 200_000}).Draw(t, "age")

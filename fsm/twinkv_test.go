@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The twins coordinate by few names, so that operations meet.
+// The twins use only a few names, so that operations meet.
 var (
 	twinKeys     = []string{"a", "a/1", "a/2", "b"}
 	twinSessions = []string{"s1", "s2", "s3"}
@@ -87,7 +87,7 @@ func (tw *twins) createSession(t *rapid.T, id string) kv.Op {
 	return op
 }
 
-// token draws a token that was given out, or none.
+// token draws a token that was given out, or 0.
 func (tw *twins) token(t *rapid.T) kv.Index {
 	return rapid.SampledFrom(append(tw.tokens, 0)).Draw(t, "token")
 }
@@ -150,8 +150,8 @@ func aliased(t *rapid.T, c *catalog.Check) {
 		Service: rapid.SampledFrom(append(twinServices, "")).Draw(t, "aliasService")}
 }
 
-// twinService is a service on a node, with the instance that it is in the registry. Some meet those that
-// Eureka's clients register.
+// twinService returns a service on a node, with its instance in the registry. Some meet instances that Eureka's
+// clients register.
 func twinService(node, id string) (*catalog.Service, *registry.Instance) {
 	key := registry.Key{App: "A", ID: id}
 	if node != "" {
@@ -166,7 +166,7 @@ func twinService(node, id string) (*catalog.Service, *registry.Instance) {
 	return s, instance(key.App, key.ID)
 }
 
-// expire ends sessions and lock-delays at their time, or later, when they may be others by then.
+// expire ends sessions and lock-delays when they are due, or later, when others may have replaced them.
 func (tw *twins) expire(t *rapid.T) {
 	tw.pass(t)
 	due, other := tw.straight.KVDue(tw.stamp.Lease, 10), tw.restored.KVDue(tw.stamp.Lease, 10)
@@ -181,7 +181,7 @@ func (tw *twins) expire(t *rapid.T) {
 	tw.apply(t, [][]byte{tw.batch(t, items)})
 }
 
-// compareCoordination asks the twins for all that readers ask of coordination and of the catalog.
+// compareCoordination asks the twins for everything that readers ask of coordination and of the catalog.
 func (tw *twins) compareCoordination(t *rapid.T) {
 	for what, explain := range map[string]func(*Machine) any{
 		"keys":     func(m *Machine) any { return list2(m.KV().List("")) },
@@ -242,7 +242,7 @@ func delays(m *Machine) any {
 	return all
 }
 
-// nodes are compared by what they are encoded as, as checks and services are: an empty list is none.
+// nodes returns the encodings of nodes, because an empty list equals none; checks and services are compared likewise.
 func nodes(m *Machine) any {
 	var b []byte
 	for n := range m.View().Nodes() {

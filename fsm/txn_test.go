@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// keyTxn is a transaction of operations on keys.
+// keyTxn returns a transaction of operations on keys.
 func keyTxn(ops []kv.KeyOp) kv.Txn {
 	txn := kv.Txn{Ops: make([]kv.TxnOp, len(ops))}
 	for i := range ops {
@@ -74,7 +74,7 @@ func (tw *twins) catalogTxnOp(t *rapid.T) registry.CatalogOp {
 	return op
 }
 
-// modified is the ModifyIndex of what an operation is about, 0 if it is not there.
+// modified returns the ModifyIndex of what an operation is about, or 0 if it does not exist.
 func (tw *twins) modified(op registry.CatalogOp) registry.Index {
 	op.Verb = registry.CatalogGet
 	f := tw.straight.View().ReadInTxn(op).Found
@@ -91,7 +91,7 @@ func (tw *twins) modified(op registry.CatalogOp) registry.Index {
 	return f.Service.Defined
 }
 
-// state is what a machine has but for what it remembers of batches.
+// state returns everything a machine has except what it remembers of batches.
 func state(t *rapid.T, m *Machine) []byte {
 	s := m.Snapshot().whole()
 	s.index, s.nodes = 0, nil
@@ -100,11 +100,11 @@ func state(t *rapid.T, m *Machine) []byte {
 	return b.Bytes()
 }
 
-// transact applies a transaction and compares what it does with what its operations do one by one: with all of it if all
-// succeed, else with nothing.
+// transact applies a transaction and compares its effect with that of its operations one by one: with all of it if
+// all succeed, else with nothing.
 func (tw *twins) transact(t *rapid.T) {
 	txn := tw.txn(t)
-	tw.apply(t, nil) // what the time does is done
+	tw.apply(t, nil) // the effects of time come first
 	before := state(t, tw.straight)
 	singly := tw.singly(t, txn)
 	done := tw.both(t, AppendWrite(nil, codec.Newest, tw.stamp, 0, tw.batch(t, []Item{{KV: txn}})))
@@ -124,7 +124,7 @@ func (tw *twins) transact(t *rapid.T) {
 	}
 }
 
-// performed is what came of the operations of a transaction, performed one by one.
+// performed is the result of the operations of a transaction, performed one by one.
 type performed struct {
 	state []byte
 	errs  []kv.TxnError
@@ -153,7 +153,7 @@ func (tw *twins) singly(t *rapid.T, txn kv.Txn) (p performed) {
 	return p
 }
 
-// withoutIndex is errors without the index that some of them name.
+// withoutIndex returns errors without the index that some of them name.
 func withoutIndex(errs []kv.TxnError) (all []kv.TxnError) {
 	for _, e := range errs {
 		e.What, _, _ = strings.Cut(e.What, "current modify index")
@@ -171,12 +171,12 @@ func (m *Machine) perform1(term uint64, stamp registry.Stamp, op kv.Op) kv.Resul
 	return results.KV[0]
 }
 
-// withoutIndexes is a state in which every index is 0: operations one by one take more of them.
+// withoutIndexes returns a state with every index set to 0: operations one by one take more of them.
 func withoutIndexes(t *rapid.T, state []byte) Snapshot {
 	return zeroIndexes(need.Got(readSnapshot(bytes.NewReader(state)))(t))
 }
 
-// zeroIndexes makes every index in a value 0 that was read anew, or copied here.
+// zeroIndexes sets every index to 0 in a value that was just read, or is copied here.
 func zeroIndexes[T any](value T) T {
 	v := reflect.New(reflect.TypeOf(value)).Elem()
 	v.Set(reflect.ValueOf(value))
@@ -214,7 +214,7 @@ func zero(v reflect.Value) {
 	}
 }
 
-// exposed is a field that can be set, exported or not.
+// exposed returns a field that can be set, exported or not.
 func exposed(v reflect.Value) reflect.Value {
 	if v.CanSet() || !v.CanAddr() {
 		return v
@@ -222,7 +222,7 @@ func exposed(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem()
 }
 
-// The twins stay equal besides, whichever goes through snapshots.
+// The twins also stay equal, whichever goes through snapshots.
 func TestTransactionDoesAllThatItsOperationsDoOrNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tw := newTwins()
@@ -234,7 +234,7 @@ func TestTransactionDoesAllThatItsOperationsDoOrNothing(t *testing.T) {
 	})
 }
 
-// setTxnCheck is the operation of a transaction that sets a check of node db-1.
+// setTxnCheck returns the operation of a transaction that sets a check of node db-1.
 func setTxnCheck(id, service string, status catalog.CheckStatus) kv.TxnOp {
 	return kv.TxnOp{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Node: "db-1", Check: id, Register: &registry.RegisterCatalog{
 		Node: &catalog.Node{Name: "db-1"}, KeepNode: true, Checks: []*catalog.Check{{Node: "db-1", ID: id, Service: service, Status: status}}}}}
@@ -244,7 +244,7 @@ func getTxn(node, service, check string) kv.TxnOp {
 	return kv.TxnOp{Catalog: &registry.CatalogOp{Node: node, Service: service, Check: check}}
 }
 
-// Each refusal at each place among operations that would succeed.
+// Each refusal, at each place among operations that would succeed.
 func TestTransactionOfWhichOneOperationIsRefusedChangesNothing(t *testing.T) {
 	key := func(op kv.KeyOp) kv.TxnOp { return kv.TxnOp{Key: &op} }
 	at := func(op registry.CatalogOp) kv.TxnOp { return kv.TxnOp{Catalog: &op} }
@@ -287,7 +287,7 @@ func TestTransactionOfWhichOneOperationIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
-// whole is the state without what is remembered of batches.
+// whole returns the state without the memory of batches.
 func (n *node) whole() []byte {
 	s := n.m.Snapshot().whole()
 	s.index, s.nodes = 0, nil
@@ -323,7 +323,7 @@ func TestTransactionSeesWhatItsOperationsBeforeHaveDone(t *testing.T) {
 	expect.That(t, !known, "the check is there after its service was deleted")
 }
 
-// Reads of both halves of the state are of one moment.
+// Reads of both halves of the state see the same moment.
 func TestViewReadsTransactionsOverKeysAndTheRegistry(t *testing.T) {
 	n := newNode(t)
 	n.write(checkedService(catalog.Warning))
@@ -340,8 +340,8 @@ func TestViewReadsTransactionsOverKeysAndTheRegistry(t *testing.T) {
 	expect.That(t, slices.Equal(r.Errors, want), "after the node went: %+v, want %+v", r, want)
 }
 
-// What Eureka's clients registered is found on the logical node, and replaced by what has its key, as it is outside
-// transactions.
+// As outside transactions, what Eureka's clients registered is found on the logical node, and replaced by what has
+// its key.
 func TestTransactionMeetsInstancesOfEureka(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "orders-1")}, registry.Register{Instance: instance("A", "same")}, registry.Register{Instance: instance("B", "same")})
@@ -361,7 +361,8 @@ func TestTransactionMeetsInstancesOfEureka(t *testing.T) {
 	}{
 		{registry.CatalogOp{Service: "same"}, `service ID "same" is that of instances of several applications, which clients of Eureka registered`},
 		{registry.CatalogOp{Verb: registry.CatalogDelete, Service: "same"}, `service ID "same" is that of instances of several applications, which clients of Eureka registered`},
-		{registry.CatalogOp{Verb: registry.CatalogSet, Service: "same", Register: same}, ""}, // as by a registration outside transactions
+		// As by a registration outside transactions.
+		{registry.CatalogOp{Verb: registry.CatalogSet, Service: "same", Register: same}, ""},
 		{registry.CatalogOp{Service: "same"}, ""},
 		{registry.CatalogOp{Verb: registry.CatalogSet, Check: "c", Register: check}, `service "orders-1" was registered by a client of Eureka, which reports its status itself: it takes no checks`},
 		{registry.CatalogOp{Verb: registry.CatalogCAS, Service: "orders-1", Register: orders}, `failed to set service "orders-1" on node "rollcall", index is stale`},
@@ -373,7 +374,7 @@ func TestTransactionMeetsInstancesOfEureka(t *testing.T) {
 	expect.That(t, l != nil && l.Permanent && l.Service != nil, "the instance is %+v, want it to be the service", l)
 }
 
-// Each time that the check of a node turns, all its services change.
+// Each time a node's check turns, all its services change.
 func TestTransactionMakesABoundedNumberOfChanges(t *testing.T) {
 	n := newNode(t)
 	const services = 2000
@@ -394,7 +395,7 @@ func TestTransactionMakesABoundedNumberOfChanges(t *testing.T) {
 	expect.That(t, r.OK, "four turns: %+v", r.Errors)
 }
 
-// A record of a removal is found by its key, in a table of its own.
+// The record of a removal is found by its key, in a table of its own.
 func TestTransactionThatFailsForgetsNoRemoval(t *testing.T) {
 	n := newNode(t)
 	n.write(checkedService(catalog.Passing), registry.DeregisterCatalog{Node: "db-1", Service: "web"})
@@ -413,8 +414,8 @@ func TestTransactionThatFailsForgetsNoRemoval(t *testing.T) {
 	expect.Equal(t, len(n.m.View().History(l.Key())), 3, "events that are remembered:")
 }
 
-// inside is all that a machine has in its memory, a line for each value: also what is derived from the state and stands in no
-// snapshot. A table that a transaction forgets to put back is found here whatever its rows are used for.
+// inside returns everything in a machine's memory, a line for each value, including derived data that snapshots leave
+// out. So a table that a transaction forgets to restore is found whatever its rows are used for.
 func inside(m *Machine) []string {
 	var w walk
 	w.value("registry", reflect.ValueOf(m.registry))
@@ -424,8 +425,8 @@ func inside(m *Machine) []string {
 
 type walk struct{ lines []string }
 
-// unlike are fields that may differ although nothing has changed: copies for views, memory that is used again, and how sessions
-// are numbered, which decides nothing; of the steps only differences within an operation say something.
+// unlike are fields that may differ although nothing has changed: copies for views, reused memory, and the numbers of
+// sessions, which decide nothing; of steps, only differences within an operation count.
 var unlike = []string{"shared", "undo", "found", "figures", "aliases.steps", "State.catalog", "App.on", "renewals.edition", "renewalPlace.edition", "sessionEnds.slots", "sessionEnds.ends", "living.slot"}
 
 func (w *walk) value(path string, v reflect.Value) {
@@ -470,7 +471,8 @@ func (w *walk) structure(path string, v reflect.Value) {
 		w.value(path, v.Addr().MethodByName("Items").Call(nil)[0])
 	case of.PkgPath() == "sync/atomic":
 		w.value(path, v.Addr().MethodByName("Load").Call(nil)[0])
-	case of.Name() == "renewal" && exposed(v.FieldByName("generation")).Addr().Interface().(interface{ Load() uint64 }).Load() == 0: // of no lease
+	// The slot is free.
+	case of.Name() == "renewal" && exposed(v.FieldByName("generation")).Addr().Interface().(interface{ Load() uint64 }).Load() == 0:
 	default:
 		for field, at := range v.Fields() {
 			if !slices.Contains(unlike, field.Name) && !slices.Contains(unlike, of.Name()+"."+field.Name) {
@@ -480,7 +482,7 @@ func (w *walk) structure(path string, v reflect.Value) {
 	}
 }
 
-// elements walks what scan calls its function with.
+// elements walks what scan passes to its function.
 func (w *walk) elements(path string, scan reflect.Value) {
 	n := 0
 	scan.Call([]reflect.Value{reflect.MakeFunc(scan.Type().In(0), func(one []reflect.Value) []reflect.Value {
@@ -490,7 +492,7 @@ func (w *walk) elements(path string, scan reflect.Value) {
 	})})
 }
 
-// ends walks what is known of ends by slot: their order in the heap is not that in which they were entered.
+// ends walks the known ends by slot: the order in the heap depends on the order of entry.
 func (w *walk) ends(path string, e *order.Ends) {
 	for slot := range uint32(1000) {
 		if e.Has(slot) {
@@ -499,7 +501,7 @@ func (w *walk) ends(path string, e *order.Ends) {
 	}
 }
 
-// addressable is a value whose fields can be read, whoever exports them.
+// addressable returns a value whose fields can be read, exported or not.
 func addressable(v reflect.Value) reflect.Value {
 	if v.CanAddr() {
 		return v
@@ -553,11 +555,12 @@ func (tw *twins) furnish(t *rapid.T) {
 		items = append(items, Item{KV: op})
 	}
 	tw.apply(t, [][]byte{tw.batch(t, items)})
-	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: registry.Renew{Key: key("1")}}, {Op: registry.Renew{Key: key("2")}}, // and beats, later than all that
+	// These beats come later than all of that.
+	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: registry.Renew{Key: key("1")}}, {Op: registry.Renew{Key: key("2")}},
 		{Op: registry.SetCheck{Node: "n1", Check: "c1"}}})})
 }
 
-// attempt applies a transaction of which the last operation is refused, and looks that nothing is another than before.
+// attempt applies a transaction whose last operation is refused, and verifies that nothing has changed.
 func (tw *twins) attempt(t *rapid.T, ops []kv.TxnOp) {
 	txn := kv.Txn{Ops: append(ops, getTxn("none", "", ""))}
 	tw.apply(t, nil)
@@ -580,7 +583,7 @@ func inUsedPlaces() []kv.TxnOp {
 	}
 }
 
-// without are the lines that are not among others.
+// without returns the lines that are not among others.
 func without(lines, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
 }
@@ -605,8 +608,8 @@ func TestTransactionThatFailsLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A node of an agent goes when nothing is left on it. One that is registered in its place is another one, on a server that
-// saw the first go as on one that started since.
+// An agent's node goes when nothing is left on it. A node that is registered in its place is a different one, on a
+// server that saw the first go and on one that has started since.
 func TestNodeThatIsRegisteredWhereAnAgentsWasStays(t *testing.T) {
 	n := newNode(t)
 	s, i := twinService("n2", "db")
