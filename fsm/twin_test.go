@@ -15,7 +15,7 @@ import (
 )
 
 // twins apply the same log: one directly, one through snapshots, and one many entries at a time. All that they return
-// must be equal: a node that restarts or joins is such a twin of the others.
+// must be equal: a node that restarts or joins is a twin of the others in this sense.
 type twins struct {
 	straight, restored *Machine
 	together           *Machine

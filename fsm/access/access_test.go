@@ -43,7 +43,7 @@ func TestRuleIsReadAndWrittenAlike(t *testing.T) {
 	}
 }
 
-// TestPolicyDecidesAsReadingItsRules compares decisions with going through all rules one by one.
+// TestPolicyDecidesAsReadingItsRules compares decisions with a walk over all rules.
 func TestPolicyDecidesAsReadingItsRules(t *testing.T) {
 	names := rapid.StringMatching(`[AB]{0,4}`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -136,7 +136,7 @@ func TestTextOfATokenIsThatOfOneCluster(t *testing.T) {
 	}
 }
 
-// granted makes a token with roles.
+// granted returns a token with roles, and its text.
 func granted(t testing.TB, name string, roles ...string) (*Token, string) {
 	t.Helper()
 	text := NewText(random(t), "", "c1")
@@ -176,7 +176,7 @@ func refused(t testing.TB, table *Table, op Change, wall int64, words string) {
 	expect.That(t, next == table, "a change that was refused changed something")
 }
 
-// founded is a table with one operator.
+// founded returns a table with one operator.
 func founded(t testing.TB) (*Table, *Token) {
 	t.Helper()
 	operator, _ := granted(t, "ann", "operator")
@@ -215,7 +215,7 @@ func TestNamesOfCallersWithoutATokenAreNoTokens(t *testing.T) {
 	}
 }
 
-// TestSecretThatWasPromisedIsNotEndedByTheWay: of three secrets a token keeps two.
+// TestSecretThatWasPromisedIsNotEndedByTheWay: a token keeps two of three secrets.
 func TestSecretThatWasPromisedIsNotEndedByTheWay(t *testing.T) {
 	table, operator := founded(t)
 	rotation := func(until int64, secret byte) []Rotation {
@@ -223,7 +223,7 @@ func TestSecretThatWasPromisedIsNotEndedByTheWay(t *testing.T) {
 	}
 	table = applied(t, table, Change{Rotate: rotation(9000, 1)}, 2000)
 	refused(t, table, Change{Rotate: rotation(9500, 2)}, 3000, "two secrets until 1970-01-01T00:00:09Z")
-	applied(t, table, Change{Rotate: rotation(0, 2)}, 3000) // which is to end all others
+	applied(t, table, Change{Rotate: rotation(0, 2)}, 3000) // which should end all others
 	applied(t, table, Change{Sure: true, Rotate: rotation(9500, 2)}, 3000)
 	applied(t, table, Change{Rotate: rotation(9900, 2)}, 9000)
 }
@@ -282,7 +282,7 @@ func TestTableThatContradictsItselfIsRefused(t *testing.T) {
 	}
 }
 
-// TestManyTokensAreSmall holds 1,000 tokens and 200 roles below 1 MB.
+// TestManyTokensAreSmall checks that 1,000 tokens and 200 roles take less than 1 MB.
 func TestManyTokensAreSmall(t *testing.T) {
 	table, _ := founded(t)
 	var op Change
@@ -298,7 +298,7 @@ func TestManyTokensAreSmall(t *testing.T) {
 	expect.That(t, table.Bytes() < 1_000_000, "they are counted as %d bytes", table.Bytes())
 }
 
-// Roles of before there was the right keep what they could do, once; those that are made later have it if they say so.
+// Roles from before the right existed keep what they could do, once; roles made later have it only if they say so.
 func TestRolesOfPeersAreGrantedTakeover(t *testing.T) {
 	table, _ := founded(t)
 	put := func(name string, texts ...string) {
@@ -359,7 +359,7 @@ func FuzzRule(f *testing.F) {
 	})
 }
 
-// A restore brings back what is lost, but no token that was revoked here or where it was saved, and no milder mode.
+// A restore brings back what was lost, but no token that was revoked here or in the file, and no milder mode.
 func TestRestoringBringsBackWhatIsLostAlone(t *testing.T) {
 	token := func(accessor, name string) *Token {
 		return &Token{Accessor: strings.Repeat(accessor, accessorLen), Name: name, Roles: []string{"all"}, Secrets: []Secret{{}}}
@@ -392,7 +392,7 @@ func TestRestoringBringsBackWhatIsLostAlone(t *testing.T) {
 func TestParseTargetReadsTargetsAndNamesMistakes(t *testing.T) {
 	for _, tc := range []struct {
 		text string
-		in   string // an address and port that it contains
+		in   string // an address and port in it
 		out  string
 		err  string
 	}{

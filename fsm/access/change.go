@@ -11,31 +11,31 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Change changes a table as a whole, or is refused as a whole.
+// Change changes a table completely, or is refused completely.
 type Change struct {
-	Bootstrap bool // refused if the first operator was made already
-	// Sure: nobody may be left who may change the table. The administrator's socket remains.
+	Bootstrap bool // refused if the first operator exists already
+	// Sure allows that nobody is left who may change the table. The administrator's socket remains.
 	Sure      bool
-	Mode      Mode // Unset: it stays
+	Mode      Mode // Unset: no change
 	PutRoles  []*Role
 	DropRoles []string
-	Create    []*Token // refused if there is one of the accessor, or was one that is revoked
-	// Return: it is a restore. Of Create those are left out instead, and of PutRoles those that are there; of Revoke also
-	// accessors without a token are never good again.
+	Create    []*Token // refused if a token has the accessor, or a revoked one had it
+	// Return marks a restore: instead of being refused, tokens in Create and roles in PutRoles that exist already are
+	// left out, and Revoke also bans accessors without a token for ever.
 	Return bool
 	Rotate []Rotation
 	Revoke []string // accessors
 }
 
-// Rotation gives a token another secret.
+// Rotation gives a token a new secret.
 type Rotation struct {
 	Accessor string
 	Hash     [sha256.Size]byte
-	Until    int64 // how long the secrets that it had stay good, ms since the epoch
+	Until    int64 // how long its other secrets stay good, ms since the epoch
 }
 
-// GrantTakeover is the table in which every rule that grants Exchange grants Takeover, too, as it did before there was
-// that right, and the names of the roles that have changed.
+// GrantTakeover returns a table in which every rule that grants Exchange also grants Takeover, since Exchange covered
+// both before that right existed, and the names of the changed roles.
 func (t *Table) GrantTakeover(index order.Index) (next *Table, roles []string) {
 	n := &Table{Content: t.Content}
 	n.Roles = slices.Clone(t.Roles)
@@ -62,13 +62,12 @@ func (t *Table) GrantTakeover(index order.Index) (next *Table, roles []string) {
 // OperatorRole is the role of the first operator.
 const OperatorRole = "operator"
 
-// Founding is the change that makes the first operator: the token of that gets the role, and a name if it has none.
+// Founding returns the change that makes k the first operator: it gets the role, and a name if it lacks one.
 func Founding(k *Token) Change {
 	k.Name, k.Roles = cmp.Or(k.Name, OperatorRole), append(k.Roles, OperatorRole)
 	return Change{Bootstrap: true, PutRoles: []*Role{{Name: OperatorRole, Rules: Everything()}}, Create: []*Token{k}}
 }
 
-// Fields walks a change.
 func (op *Change) Fields(c *codec.Codec) {
 	c.Bool(&op.Bootstrap)
 	c.Bool(&op.Sure)
@@ -88,8 +87,8 @@ func (r *Rotation) fields(c *codec.Codec) {
 	r.Hash, r.Until = s.Hash, s.Until
 }
 
-// Apply is the table after a change at a moment (ms since the epoch), whose index is the new revision. refusal says why nothing
-// was done; "": it was.
+// Apply returns the table after a change at a moment (ms since the epoch); index becomes its revision. refusal says
+// why nothing was done, or is "".
 func (t *Table) Apply(op *Change, index order.Index, wall int64) (next *Table, refusal string) {
 	if op.Bootstrap && t.Bootstrapped && !op.Return {
 		return t, "the first operator was made already: use that token, or make another one by the socket in a node's data directory (rollcall auth, on the node's machine)"
@@ -136,7 +135,7 @@ func (t *Content) changeRoles(op *Change, _ int64) error {
 	return nil
 }
 
-// find is where the token of an accessor is, or would be.
+// find returns where the token of an accessor is, or would be.
 func (t *Content) find(accessor string) (at int, there bool) {
 	return slices.BinarySearchFunc(t.Tokens, accessor, func(k *Token, accessor string) int { return cmp.Compare(k.Accessor, accessor) })
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Need is what a call needs to be allowed: one verb on one thing.
+// Need is what a call must be allowed to do: one verb on one thing.
 type Need struct {
 	Resource Resource
-	// Name is the thing; for keys, locks and applications "" means all of them. Where a call reads or deletes
-	// all names with a prefix, Name is the prefix, and Below is true.
+	// Name is the thing; for keys, locks and applications "" means all of them. If a call reads or deletes all names
+	// with a prefix, Name is the prefix, and Below is true.
 	Name  string
 	Below bool
 	Verb  Verbs
@@ -31,7 +31,7 @@ func (n Need) String() string {
 	return n.Resource.String() + " " + n.Name + " " + n.Verb.String()
 }
 
-// ParseNeed reads a need as a rule with one verb; a * at the end stands for all names below.
+// ParseNeed reads a need as a rule with one verb; a * at the end stands for all names with that prefix.
 func ParseNeed(text string) (Need, error) {
 	rule, err := ParseRule(text)
 	if err != nil {
@@ -56,21 +56,21 @@ type Policy struct {
 	targets []Target // that checks may look at
 }
 
-// grants holds what is granted on one resource.
+// grants holds the verbs granted on one resource.
 type grants struct {
-	exact    map[string]Verbs // nil: none
+	exact    map[string]Verbs // may be nil
 	prefixes []prefix         // sorted
 }
 
-// prefix grants verbs on all names that begin with it. They include the verbs of each shorter prefix of its own text.
+// prefix grants verbs on all names that begin with it. They include those of each shorter prefix of its own text.
 type prefix struct {
 	text   string
 	verbs  Verbs
-	parent int // the longest other prefix that text begins with; -1: none
+	parent int // the longest other prefix of text, or -1
 }
 
-// Compile prepares the rules of a principal for decisions. app replaces {app}; where app is "", rules with
-// {app} grant nothing.
+// Compile prepares the rules of a principal for decisions. app replaces {app}; if app is "", rules with {app} grant
+// nothing.
 func Compile(app string, roles ...*Role) *Policy {
 	p := new(Policy)
 	byPrefix := [resources]map[string]Verbs{}
@@ -108,7 +108,7 @@ func add(to *map[string]Verbs, name string, verbs Verbs) {
 	(*to)[name] |= verbs
 }
 
-// sorted returns prefixes in order, each with the verbs of those that it begins with.
+// sorted returns prefixes in order, each with the verbs of all prefixes that it begins with.
 func sorted(verbs map[string]Verbs) []prefix {
 	var all []prefix
 	for text, v := range verbs {
@@ -140,8 +140,8 @@ func (p *Policy) AllowsSome(on Resource, verb Verbs) bool {
 	return slices.ContainsFunc(p.granted[on].prefixes, func(p prefix) bool { return p.verbs&verb != 0 })
 }
 
-// AllowsAs is Allows for the principal with a name. Of a session that has an owner, only the owner and operators may do
-// what else those may who may have sessions.
+// AllowsAs does what Allows does, for the principal with a name. On a session that has an owner, rights over sessions
+// count only for the owner; others must be operators.
 func (p *Policy) AllowsAs(name string, n Need, owner func(session string) string) bool {
 	if n.Resource == Session && n.Name != "" {
 		if of := owner(n.Name); of != "" && of != name {
@@ -152,7 +152,7 @@ func (p *Policy) AllowsAs(name string, n Need, owner func(session string) string
 	return p.Allows(n)
 }
 
-// Allows decides.
+// Allows reports whether a need is granted.
 func (p *Policy) Allows(n Need) bool {
 	if p == nil {
 		return false

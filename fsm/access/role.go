@@ -9,19 +9,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
-// Role is rules under a name.
+// Role is a named set of rules.
 type Role struct {
 	Name  string
 	Rules []Rule
 }
 
-// Fields walks a role.
 func (r *Role) Fields(c *codec.Codec) {
 	c.Lasting(&r.Name)
 	codec.List(c, &r.Rules, 3, (*Rule).fields)
 }
 
-// String is the rules of a role.
+// String returns the rules of a role.
 func (r *Role) String() string {
 	texts := make([]string, len(r.Rules))
 	for i, rule := range r.Rules {
@@ -30,7 +29,7 @@ func (r *Role) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Validate says what is wrong with a role that is to be kept.
+// Validate returns an error that says why a role cannot be stored.
 func (r *Role) Validate() error {
 	if err := validName("role", r.Name); err != nil {
 		return err
@@ -64,13 +63,13 @@ func validText(what, text string) error {
 	return nil
 }
 
-// Everything are the rules of an operator who may do all there is.
+// Everything returns the rules of an operator who may do everything.
 func Everything() []Rule {
 	var rules []Rule
 	for r, k := range kinds {
 		rule := Rule{Resource: Resource(r), Verbs: k.verbs}
 		switch {
-		case rule.Resource == Peer: // a message that names a datacenter is no operator's
+		case rule.Resource == Peer: // an operator does not send messages that name a datacenter
 			continue
 		case rule.Resource == CheckTarget:
 			rule.Match = "0.0.0.0/0:*"
@@ -84,20 +83,20 @@ func Everything() []Rule {
 	return rules
 }
 
-// Mode says what becomes of a call that is not allowed.
+// Mode says what happens to a call that is not allowed.
 type Mode uint8
 
-// The modes, the stricter the greater. Never renumber one.
+// The modes, from mild to strict. Never renumber one.
 const (
-	Unset   Mode = iota // nothing is said
+	Unset   Mode = iota // no mode is given
 	Off                 // nobody is asked who they are
-	LogOnly             // it is counted and written down, and performed
+	LogOnly             // it is counted and logged, and performed
 	On                  // it is refused
 )
 
 var modeWords = []string{Unset: "", Off: "off", LogOnly: "log-only", On: "on"}
 
-// String is the word for a mode in settings and messages; "" for Unset.
+// String returns the word for a mode in settings and messages; "" for Unset.
 func (m Mode) String() string { return modeWords[m] }
 
 // ParseMode reads a mode.

@@ -19,7 +19,7 @@ const (
 	App         Resource = iota // an application, or service, by its name in capitals
 	KV                          // keys by prefix
 	Lock                        // locks and semaphores by prefix
-	Session                     // sessions, which belong to those that create them
+	Session                     // sessions, which belong to their creators
 	Node                        // nodes of the catalog that are not instances
 	Operator                    // the cluster: members, settings, self-preservation, peers, snapshots
 	Auth                        // roles, tokens, the mode and the audit
@@ -29,7 +29,7 @@ const (
 	resources
 )
 
-// Verbs are what may be done to a resource: a set.
+// Verbs is a set of things that may be done to a resource.
 type Verbs uint8
 
 // The verbs. Never renumber one: they are part of the formats.
@@ -39,21 +39,21 @@ const (
 	Register       // register, renew, cancel, and set status and metadata, by any protocol
 	Override       // drain, quarantine, prune: an operator's part of an application
 	Exchange       // replicate
-	Probe          // have a check look at an address
+	Probe          // make a check look at an address
 	Takeover       // replace or remove, as another datacenter, living instances of this one; from level 3 on
 )
 
-// matching says how the rules of a resource name things.
+// matching is how the rules of a resource name things.
 type matching uint8
 
 const (
-	unnamed  matching = iota // there is but one
-	byName                   // a name, or with * at its end a prefix
+	unnamed  matching = iota // there is only one thing
+	byName                   // a name, or a prefix with * at its end
 	byPrefix                 // always a prefix
 	byCIDR                   // an address range and ports
 )
 
-// kind is what rules may say of a resource.
+// kind is what rules may say about a resource.
 type kind struct {
 	word     string
 	matching matching
@@ -75,10 +75,10 @@ var kinds = [resources]kind{
 
 var verbWords = []string{"read", "write", "register", "override", "exchange", "probe", "takeover"}
 
-// String is the word for a resource in rules, metrics and messages.
+// String returns the word for a resource in rules, metrics and messages.
 func (r Resource) String() string { return kinds[r].word }
 
-// String is the words for verbs, in their order, separated by commas.
+// String returns the words for verbs, in their order, separated by commas.
 func (v Verbs) String() string {
 	var words []string
 	for i, word := range verbWords {
@@ -92,24 +92,24 @@ func (v Verbs) String() string {
 // Rule grants verbs on what it names.
 type Rule struct {
 	Resource Resource
-	// Match names what the rule is about, see matching; "" where there is but one thing. {app} in it stands for the
+	// Match names what the rule is about, see matching; "" if there is only one thing. In it, {app} stands for the
 	// parameter of that name of the token that has the role.
 	Match string
 	Verbs Verbs
 }
 
-// String is what ParseRule reads.
+// String returns the text that ParseRule reads.
 func (r Rule) String() string {
 	if kinds[r.Resource].matching == unnamed {
 		return r.Resource.String() + " " + r.Verbs.String()
 	}
-	return r.Resource.String() + " " + cmp.Or(r.Match, "*") + " " + r.Verbs.String() // a prefix of all is empty
+	return r.Resource.String() + " " + cmp.Or(r.Match, "*") + " " + r.Verbs.String() // an empty prefix covers all
 }
 
 // MaxMatch bounds Rule.Match, in bytes.
 const MaxMatch = 512
 
-// ParseRule reads a rule: a resource, what of it (if there is more than one), and verbs separated by commas, as in
+// ParseRule reads a rule: a resource, a name (if there is more than one thing), and verbs separated by commas, as in
 // "app ORDERS read,register" or "operator read".
 func ParseRule(text string) (Rule, error) {
 	words := strings.Fields(text)
@@ -141,7 +141,7 @@ func ParseRule(text string) (Rule, error) {
 	return rule, rule.Validate()
 }
 
-// canonical is a name as decisions compare it: applications are known by their names in capitals.
+// canonical returns a name as decisions compare it: applications have names in capitals.
 func canonical(r Resource, name string) string {
 	switch {
 	case r == App && !strings.Contains(name, "{"):
@@ -152,7 +152,7 @@ func canonical(r Resource, name string) string {
 	return name
 }
 
-// Validate says what a rule that was not made by ParseRule has wrong.
+// Validate returns an error that says what is wrong with a rule that was not made by ParseRule.
 func (r Rule) Validate() error {
 	if r.Resource >= resources {
 		return fmt.Errorf("%d is no resource", r.Resource)

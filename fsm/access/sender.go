@@ -7,16 +7,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Sender is who sends an operation, as the log has it. The zero Sender: nobody was asked who they are.
+// Sender is the sender of an operation, as recorded in the log. It is zero if nobody was asked who they are.
 type Sender struct {
-	Accessor string // of the token, which must still be there when the operation takes effect; "": it is no token of the table
+	// Accessor names a token of the table, which must still be there when the operation takes effect, or is "".
+	Accessor string
 	Name     string // of the principal
-	// Judged is the revision of the table by which a node allowed the operation: a newer one decides again when it
-	// takes effect. 0: it does not, because access control refused nothing.
+	// Judged is the revision of the table with which a node allowed the operation: a newer table decides again when
+	// it takes effect. 0: no other decision, because access control refused nothing.
 	Judged order.Index
 }
 
-// Fields walks a sender.
 func (s *Sender) Fields(c *codec.Codec) {
 	c.Lasting(&s.Accessor)
 	c.BoundedText(&s.Name, MaxName)
@@ -27,10 +27,10 @@ func (s *Sender) Fields(c *codec.Codec) {
 
 type senderKey struct{}
 
-// As is a context of calls that a sender makes.
+// As returns a context for a sender's calls.
 func As(ctx context.Context, s Sender) context.Context { return context.WithValue(ctx, senderKey{}, s) }
 
-// SenderOf is who makes the calls of a context.
+// SenderOf returns who makes the calls of a context.
 func SenderOf(ctx context.Context) Sender {
 	s, _ := ctx.Value(senderKey{}).(Sender)
 	return s
@@ -43,7 +43,7 @@ func FromServer(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, serverKey{}, name)
 }
 
-// ServerOf returns the server that sent what the calls of a context perform, or "" for a client.
+// ServerOf returns the server whose messages the calls of a context perform, or "" for a client.
 func ServerOf(ctx context.Context) string {
 	name, _ := ctx.Value(serverKey{}).(string)
 	return name
@@ -51,20 +51,20 @@ func ServerOf(ctx context.Context) string {
 
 type judgeKey struct{}
 
-// Judge decides on the calls of a context.
+// Judge decides about the calls of a context.
 type Judge struct {
 	Mode    Mode               // in force
-	Refuses func(Need) error   // refuses what may not be done, and counts it
-	Allows  func(Need) bool    // decides alone
-	Records func(Need, string) // writes to the audit what was done, by the verb of the need, to what has a name
+	Refuses func(Need) error   // refuses a need that is not granted, and counts it
+	Allows  func(Need) bool    // only decides
+	Records func(Need, string) // writes to the audit what was done: the need's verb, to a named thing
 }
 
-// Judged returns a context of calls that j decides on.
+// Judged returns a context whose calls j decides about.
 func Judged(ctx context.Context, j Judge) context.Context {
 	return context.WithValue(ctx, judgeKey{}, j)
 }
 
-// JudgeOf returns who decides on the calls of a context. Where nobody does, everything may be done: mode Off.
+// JudgeOf returns the judge of the calls of a context. Without one, everything is allowed: mode Off.
 func JudgeOf(ctx context.Context) Judge {
 	if j, ok := ctx.Value(judgeKey{}).(Judge); ok {
 		return j
@@ -72,8 +72,8 @@ func JudgeOf(ctx context.Context) Judge {
 	return Judge{Mode: Off, Refuses: func(Need) error { return nil }, Allows: func(Need) bool { return true }, Records: func(Need, string) {}}
 }
 
-// Allow refuses what may not be done in the calls of a context.
+// Allow refuses a need that the calls of a context are not granted.
 func Allow(ctx context.Context, n Need) error { return JudgeOf(ctx).Refuses(n) }
 
-// ModeOf is the mode in which the calls of a context are judged.
+// ModeOf returns the mode that applies to the calls of a context.
 func ModeOf(ctx context.Context) Mode { return JudgeOf(ctx).Mode }

@@ -11,31 +11,30 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Table is all roles and tokens of a cluster at one moment. Immutable: a Change makes another one. The zero Table is that of a
-// cluster in which nobody was ever given anything.
+// Table holds all roles and tokens of a cluster at one moment. It is immutable: a Change makes another one. The zero
+// Table belongs to a cluster that has never given rights to anybody.
 type Table struct {
 	Content
 	holders map[string]*Holder // by accessor
 	bytes   int
 }
 
-// Content is what of a table is kept.
+// Content is the part of a table that is stored.
 type Content struct {
 	Revision     order.Index // of the last change
-	Mode         Mode        // of the cluster; Unset: nothing was ever said
+	Mode         Mode        // of the cluster; Unset: it was never set
 	Bootstrapped bool        // the first operator was made
 	Roles        []*Role     // by name
 	Tokens       []*Token    // by accessor
-	Revoked      []string    // accessors that are never good again, sorted
+	Revoked      []string    // accessors that are banned for ever, sorted
 }
 
-// Holder is a token with what its roles let it do.
+// Holder is a token with what its roles allow it to do.
 type Holder struct {
 	*Token
 	Policy *Policy
 }
 
-// Fields walks the content of a table.
 func (t *Content) Fields(c *codec.Codec) {
 	codec.Uint(c, &t.Revision)
 	codec.Enum(c, &t.Mode, On, "mode of access control")
@@ -45,7 +44,7 @@ func (t *Content) Fields(c *codec.Codec) {
 	c.Strings(&t.Revoked)
 }
 
-// TableOf is the table with a content that was read. What no Change leaves behind is refused.
+// TableOf returns the table for a content that was read. It refuses what no Change leaves behind.
 func TableOf(c Content) (*Table, error) {
 	if err := c.verify(); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func (t *Content) verify() error {
 	return nil
 }
 
-// strictly says whether all are in order, none twice.
+// strictly reports whether all are in ascending order, without repetitions.
 func strictly[T any](all []T, compare func(a, b T) int) bool {
 	for i := 1; i < len(all); i++ {
 		if compare(all[i-1], all[i]) >= 0 {
@@ -102,7 +101,7 @@ func (t *Table) compile() {
 		if shared[key] == nil {
 			var roles []*Role
 			for _, name := range k.Roles {
-				if role := t.Role(name); role != nil { // of a role that was taken away nothing is left
+				if role := t.Role(name); role != nil { // a removed role grants nothing
 					roles = append(roles, role)
 				}
 			}
@@ -112,7 +111,7 @@ func (t *Table) compile() {
 	}
 }
 
-// Role finds a role; nil: there is none.
+// Role returns a role, or nil.
 func (t *Content) Role(name string) *Role {
 	if i, ok := slices.BinarySearchFunc(t.Roles, name, func(r *Role, name string) int { return cmp.Compare(r.Name, name) }); ok {
 		return t.Roles[i]
@@ -120,24 +119,24 @@ func (t *Content) Role(name string) *Role {
 	return nil
 }
 
-// Holder finds a token; nil: there is none.
+// Holder returns the holder of a token, or nil.
 func (t *Table) Holder(accessor string) *Holder { return t.holders[accessor] }
 
-// WasRevoked says whether a token of an accessor was revoked.
+// WasRevoked reports whether a token of an accessor was revoked.
 func (t *Content) WasRevoked(accessor string) bool {
 	_, revoked := slices.BinarySearch(t.Revoked, accessor)
 	return revoked
 }
 
-// Saved is what of a table a snapshot for people has: no secrets, but their hashes.
+// Saved returns the content for a snapshot for people: no secrets, only their hashes.
 func (t *Content) Saved() Content {
 	saved := *t
 	saved.Revision = 0
 	return saved
 }
 
-// Restoring is the change that brings back what of a table was saved: what was revoked stays so, what is there stays as it
-// is, and the mode does not become less strict.
+// Restoring returns the change that brings back a saved content: revoked tokens stay revoked, whatever exists stays
+// as it is, and the mode does not become less strict.
 func (t *Content) Restoring(now Mode) Change {
 	return Change{Return: true, Sure: true, Bootstrap: t.Bootstrapped, Mode: max(t.Mode, now), PutRoles: t.Roles, Create: t.Tokens, Revoke: t.Revoked}
 }
@@ -150,12 +149,12 @@ func (t *Content) Add(part Content) {
 	t.Revoked = append(t.Revoked, part.Revoked...)
 }
 
-// Empty says whether nobody was ever given anything.
+// Empty reports whether nobody was ever given anything.
 func (t *Content) Empty() bool {
 	return t.Mode == Unset && !t.Bootstrapped && len(t.Roles)+len(t.Tokens)+len(t.Revoked) == 0
 }
 
-// Digest is equal for tables with the same content, whenever they were changed.
+// Digest returns the same text for tables with the same content, whenever they changed.
 func (t *Table) Digest() string {
 	c := t.Content
 	c.Revision = 0
@@ -165,7 +164,7 @@ func (t *Table) Digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Bytes is what the table takes, about.
+// Bytes returns roughly how many bytes the table takes.
 func (t *Table) Bytes() int { return t.bytes }
 
 func (t *Content) weigh() int {
@@ -179,10 +178,10 @@ func (t *Content) weigh() int {
 	return bytes
 }
 
-// eachWeight is what a role or token takes beside its texts, in bytes.
+// eachWeight is roughly how many bytes a role or token takes besides its texts.
 const eachWeight = 256
 
-// Weight is what a role takes in memory, in bytes, about.
+// Weight returns roughly how many bytes a role takes in memory.
 func (r *Role) Weight() int {
 	bytes := eachWeight + len(r.Rules)*64
 	for _, rule := range r.Rules {
@@ -191,12 +190,13 @@ func (r *Role) Weight() int {
 	return bytes
 }
 
-// Weight is what a token takes in memory, in bytes, about.
+// Weight returns roughly how many bytes a token takes in memory.
 func (t *Token) Weight() int {
 	return eachWeight + len(t.Name) + len(t.App) + len(t.By) + len(t.Roles)*32 + len(t.Secrets)*48
 }
 
-// governed says who may change the table at a moment (ms since the epoch): nobody (0), only those whose tokens end (1), or others (2).
+// governed says who may change the table at a moment (ms since the epoch): nobody (0), only tokens that end (1), or
+// others (2).
 func (t *Table) governed(wall int64) (by int) {
 	for _, k := range t.Tokens {
 		switch {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Target is a set of addresses, at one port or (0) at any.
+// Target is a set of addresses, at one port, or at any if Port is 0.
 type Target struct {
 	Addresses netip.Prefix
 	Port      uint16
@@ -53,12 +53,12 @@ func (t Target) String() string {
 	return addresses + ":" + port
 }
 
-// Contains says whether an address, in the form that it stands for (no IPv4 in IPv6), is one of the target's.
+// Contains reports whether a target has an address, which must not be IPv4 in IPv6.
 func (t Target) Contains(at netip.AddrPort) bool {
 	return (t.Port == 0 || t.Port == at.Port()) && t.Addresses.Contains(at.Addr())
 }
 
-// ToProbe is what somebody needs whose check looks at an address.
+// ToProbe returns what the owner of a check needs to let it look at an address.
 func ToProbe(at string) Need { return Need{Resource: CheckTarget, Name: at, Verb: Probe} }
 
 // HeaderTarget begins the name in the need of a check that sends a header beyond the settings: no rule allows it.

@@ -13,26 +13,26 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Token lets its holder do what its roles grant. The secret is known to the holder alone: here is but its hash. The secret has
-// 256 random bits, so a fast hash is as good as a slow one.
+// Token lets its holder do what its roles grant. Only the holder knows the secret: the token has its hash. A secret
+// has 256 random bits, so a fast hash is as good as a slow one.
 type Token struct {
-	Accessor string // names the token; it is no secret
-	Name     string // of the principal, for people: what the audit says
+	Accessor string // names the token; not secret
+	Name     string // of the principal, for people: the audit shows it
 	Roles    []string
-	App      string   // what stands for {app} in the rules of the roles; "": nothing does
-	Secrets  []Secret // one, or while it is exchanged two, the newer one last
+	App      string   // replaces {app} in the rules of the roles; "": nothing does
+	Secrets  []Secret // one, or two during a rotation, the newer one last
 	Expires  int64    // ms since the epoch; 0: never
-	By       string   // the principal that made it
+	By       string   // the principal that created it
 	Created  int64    // ms since the epoch
 }
 
-// Secret is one that is good for a token.
+// Secret is the hash of a secret that is good for a token.
 type Secret struct {
 	Hash  [sha256.Size]byte
 	Until int64 // ms since the epoch; 0: as long as the token
 }
 
-// MaxSecrets is how many secrets a token has at most: the one in use, and the one that takes its place.
+// MaxSecrets is the most secrets of a token: the one in use and its successor.
 const MaxSecrets = 2
 
 // Bounds of a token, and of a role.
@@ -54,7 +54,6 @@ func (s *Secret) fields(c *codec.Codec) {
 	c.Int64(&s.Until)
 }
 
-// Fields walks a token.
 func (t *Token) Fields(c *codec.Codec) {
 	c.Lasting(&t.Accessor)
 	c.Lasting(&t.Name)
@@ -66,22 +65,22 @@ func (t *Token) Fields(c *codec.Codec) {
 	c.Int64(&t.Created)
 }
 
-// IsAccessor says whether a text has the form of an accessor.
+// IsAccessor reports whether a text has the form of an accessor.
 func IsAccessor(text string) bool {
 	return len(text) == accessorLen && strings.Trim(text, alphabet) == ""
 }
 
-// ownNames are the audit's and the metrics' for callers without a token that is good.
+// ownNames are used in the audit and metrics for callers without a good token.
 var ownNames = []string{"admin.sock", "nobody", "invalid"}
 
-// clone is a copy that may be changed.
+// clone returns a copy that may be changed.
 func (t *Token) clone() *Token {
 	c := *t
 	c.Roles, c.Secrets = slices.Clone(t.Roles), slices.Clone(t.Secrets)
 	return &c
 }
 
-// Validate says what is wrong with a token that is to be kept.
+// Validate returns an error that says why a token cannot be stored.
 func (t *Token) Validate() error {
 	switch {
 	case !IsAccessor(t.Accessor):
@@ -102,13 +101,13 @@ func (t *Token) Validate() error {
 	return validText("the application of token "+t.Accessor, t.App)
 }
 
-// Good says whether a secret with this hash is good at a moment (ms since the epoch).
+// Good reports whether a secret with this hash is good at a moment (ms since the epoch).
 func (t *Token) Good(hash [sha256.Size]byte, wall int64) bool {
 	return t.Has(hash, wall) && !t.Expired(wall)
 }
 
-// Has says whether a secret with this hash is the token's at a moment (ms since the epoch), which may have ended. It takes equally
-// long for each hash.
+// Has reports whether a secret with this hash is the token's at a moment (ms since the epoch), even if the token has
+// ended. It takes equally long for each hash.
 func (t *Token) Has(hash [sha256.Size]byte, wall int64) bool {
 	good := 0
 	for _, s := range t.Secrets {
@@ -119,12 +118,12 @@ func (t *Token) Has(hash [sha256.Size]byte, wall int64) bool {
 	return good == 1
 }
 
-// Expired says whether the token has ended by itself at a moment (ms since the epoch).
+// Expired reports whether the token's time has passed at a moment (ms since the epoch).
 func (t *Token) Expired(wall int64) bool { return t.Expires != 0 && wall >= t.Expires }
 
-// The text of a token is rct_ACCESSOR_SECRET_CHECK. The check is over the rest and the cluster's id: it tells a text that was
-// cut off, or is another cluster's, from a wrong one. It has no part in the proof. A text that is made before its cluster is
-// known has the check of the id "", and is good for every cluster that has its hash.
+// The text of a token is rct_ACCESSOR_SECRET_CHECK. The check covers the rest and the cluster's id. It tells a
+// truncated text, or another cluster's, from a wrong one, and plays no part in the proof. A text that is made before
+// its cluster is known has the check of the id "", and is good for every cluster that has its hash.
 const (
 	textPrefix  = "rct_"
 	alphabet    = "abcdefghijklmnopqrstuvwxyz234567"
@@ -139,7 +138,8 @@ const RandomBytes = accessorLen*5/8 + sha256.Size
 
 var letters = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
-// NewText makes the text of a token of random bytes. accessor names the token; "": a new one is made of them.
+// NewText makes the text of a token from random bytes. accessor names the token; if it is "", they also make a new
+// one.
 func NewText(random [RandomBytes]byte, accessor, cluster string) (text string) {
 	const own = accessorLen * 5 / 8
 	if accessor == "" {
@@ -154,7 +154,7 @@ func check(body, cluster string) string {
 	return letters.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }
 
-// Looks says whether a text is meant to be that of a token.
+// Looks reports whether a text is meant as the text of a token.
 func Looks(text string) bool { return strings.HasPrefix(text, textPrefix) }
 
 // Parse reads the text of a token of a cluster. Its errors do not repeat the secret.
@@ -173,5 +173,5 @@ func Parse(text, cluster string) (accessor string, hash [sha256.Size]byte, err e
 	return accessor, HashOf(text), nil
 }
 
-// HashOf is the hash by which a text of a token is known.
+// HashOf returns the hash that identifies the text of a token.
 func HashOf(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }

@@ -10,18 +10,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Alias names what an alias check follows: the checks of a service and of its node, or those of a node alone.
+// Alias names what an alias check follows: the checks of a service and of its node, or only those of a node.
 // Immutable.
 type Alias struct {
-	Named   bool   // Node is given; else it is the check's own
+	Named   bool   // Node is given; otherwise it is the check's own
 	Node    string // "": the logical node
-	Service string // id; "": the node alone
-	// By is the accessor of the token that registered the check; "": no token was asked for, so the check
-	// follows anything.
+	Service string // id; "": only the node
+	// By is the accessor of the token that registered the check; "" if no token was asked for, so that the check may
+	// follow anything.
 	By string
-	// Reads names what the token may read of the target: the application of the service, or the node. The
-	// leader judges it, or the node that took the registration. Apart from its own application and node, the
-	// check follows nothing else.
+	// Reads names what the token may read of the target: the application of the service, or the node. The leader
+	// judges it, or the node that accepted the registration. Apart from its own application and node, the check
+	// follows nothing else.
 	Reads string
 }
 
@@ -37,10 +37,10 @@ func (a *Alias) fields(c *codec.Codec) {
 
 func (a *Alias) equal(o *Alias) bool { return a == o || a != nil && o != nil && *a == *o }
 
-// Target is what alias checks follow: a service on a node, or, with Service "", the node.
+// Target is what alias checks follow: a service on a node, or the node itself if Service is "".
 type Target struct{ Node, Service string }
 
-// notFound returns the text for a target that is not there.
+// notFound returns the text for a target that does not exist.
 func (t Target) notFound() string {
 	if t.Service == "" {
 		return fmt.Sprintf("Node %s could not be found", t.Node)
@@ -71,14 +71,13 @@ func (c *Check) Reading(name string, at Moment) *Check {
 	return &now
 }
 
-// owner returns the service, or the node, that has a check.
+// owner returns the service or node that has a check.
 func (c *Check) owner() Target { return Target{c.Node, c.Service} }
 
-// aliases tracks which alias checks have to follow. They follow at the end of the operation that changed
-// something, because their services and nodes can be targets too: sessions end with them, and no reader sees a
-// state between.
+// aliases tracks which alias checks have to follow. They follow at the end of the operation that changed something,
+// because their services and nodes can be targets too: sessions end with them, and no reader sees a state in between.
 type aliases struct {
-	touched []Target // whose checks may have changed since Follow
+	touched []Target // targets whose checks may have changed since Follow
 	entered []*Check // alias checks that were registered or set since then
 	steps   int      // see Steps
 }
@@ -106,7 +105,7 @@ func (c *Catalog) deleteAlias(check *Check) {
 	}
 }
 
-// Touch notes that a service, or a node, or a check of it changed. It costs nothing where there are no alias checks.
+// Touch records that a service, a node, or one of its checks changed. It costs nothing without alias checks.
 func (c *Catalog) Touch(t Target) {
 	if c.byTarget.Len() > 0 {
 		c.touched = append(c.touched, t)
@@ -142,15 +141,14 @@ const (
 // maxAliasOutput is the longest output of an alias check, in bytes.
 const maxAliasOutput = 4 << 10
 
-// Follow returns the states of the alias checks that follow what changed, where these differ from the present
-// ones, in the order in which the checks were found. elsewhere returns the application of a service ("" if it
-// is not there), and why the service is out of use apart from its checks ("": it is in use).
+// Follow returns the alias checks whose state must change because something they follow has changed, with their new
+// states, in the order in which they were found. elsewhere returns the application of a service ("" if it does not
+// exist), and why the service is out of use apart from its checks ("" if it is in use).
 //
-// The states are the best ones in which each alias check has the worst status of its target. So aliases of
-// each other recover together with what they follow, and an alias of its own service does not count itself.
-// All checks that are to follow begin as passing and only get worse, each at most twice, so the work ends, and
-// is linear in their number.
-// Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
+// The states are the best ones in which each alias check has the worst status of its target. So aliases of each other
+// recover together with what they follow, and an alias of its own service does not count itself. All affected checks
+// begin as passing and only get worse, each at most twice, so the work ends, and is linear in their number. Source:
+// agent/checks/alias.go, where checks follow one by one; those in a circle stay critical there.
 func (c *Catalog) Follow(elsewhere func(Target) (app, why string)) (changed []Followed) {
 	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]Followed{}}
 	f.find()
@@ -167,23 +165,23 @@ func (c *Catalog) Follow(elsewhere func(Target) (app, why string)) (changed []Fo
 	return changed
 }
 
-// following is one Follow under way.
+// following is one Follow in progress.
 type following struct {
 	*Catalog
 	elsewhere func(Target) (app, why string)
-	all       []*Check // that are to follow
+	all       []*Check // those that must follow
 	states    map[*Check]*Followed
-	worsts    map[worstKey]Followed // of targets without alias checks, whose own states stay meanwhile
+	worsts    map[worstKey]Followed // of targets without alias checks, whose own states do not change meanwhile
 }
 
-// worstKey holds all that worst depends on.
+// worstKey is everything that worst depends on.
 type worstKey struct {
 	Target
 	status CheckStatus
 	output string
 }
 
-// find fills all with the alias checks that follow what changed, and those that follow these.
+// find fills all with the alias checks that follow what changed, and with those that follow these.
 func (f *following) find() {
 	seen := map[Target]bool{}
 	var next []Target
@@ -196,7 +194,7 @@ func (f *following) find() {
 		return true
 	}
 	for _, c := range f.entered {
-		if row, ok := f.byTarget.Get(aliasRow{c.target(), c}); ok { // or it is gone again
+		if row, ok := f.byTarget.Get(aliasRow{c.target(), c}); ok { // unless it is gone again
 			add(row.check)
 		}
 	}
@@ -210,7 +208,7 @@ func (f *following) find() {
 	}
 }
 
-// followersOf returns, once each, the alias checks that follow one of some targets.
+// followersOf returns the alias checks that follow any of the targets, each once.
 func (f *following) followersOf(targets []Target) (checks []*Check) {
 	seen, found := map[Target]bool{}, map[*Check]bool{}
 	for _, t := range targets {
@@ -229,8 +227,8 @@ func (f *following) followersOf(targets []Target) (checks []*Check) {
 	return checks
 }
 
-// worsen gives alias checks the states of their targets where these are worse. It returns the owners of the
-// checks that got worse, which other alias checks may follow.
+// worsen gives alias checks the states of their targets if these are worse. It returns the owners of the checks that
+// got worse, which other alias checks may follow.
 func (f *following) worsen(checks []*Check) (worse []Target) {
 	for _, c := range checks {
 		state := f.states[c]
@@ -249,7 +247,7 @@ func (f *following) worsen(checks []*Check) (worse []Target) {
 func (f *following) of(alias *Check) (status CheckStatus, output string) {
 	t := alias.target()
 	name, why := f.known(t)
-	if !f.readable(alias, name) { // one text for both, so that it does not tell whether the target is there
+	if !f.readable(alias, name) { // one text for both, so that it does not reveal whether the target exists
 		return Critical, t.notFound() + ", or the token that registered this check may not read it"
 	}
 	status, output = f.worst(alias, t)
@@ -263,8 +261,7 @@ func (f *following) of(alias *Check) (status CheckStatus, output string) {
 	return status, output
 }
 
-// readable reports whether the token that registered an alias check may read what it follows; name is as known
-// returns it.
+// readable reports whether the token that registered an alias check may read what it follows; name comes from known.
 func (f *following) readable(alias *Check, name string) bool {
 	t, own := alias.target(), alias.owner()
 	switch {
@@ -279,9 +276,9 @@ func (f *following) readable(alias *Check, name string) bool {
 	return name == app
 }
 
-// worst returns the worst status of the checks of an alias check's target, and the output that follows from
-// it. While the same check keeps the alias failing, the first output stays: in Consul, too, an output alone
-// makes no alias follow.
+// worst returns the worst status of the checks of an alias check's target, and the output that follows from it. While
+// the same check keeps the alias failing, the first output stays: in Consul, too, a new output alone does not make an
+// alias follow.
 func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output string) {
 	key := worstKey{t, alias.Status, alias.Output}
 	if known, ok := f.worsts[key]; ok { // many follow one target
@@ -346,7 +343,7 @@ func (c *Catalog) checksAt(t Target) (checks [2][]*Check) {
 	return checks
 }
 
-// stateOf returns the state of a check; for one that is to follow, the state found so far.
+// stateOf returns the state of a check; if it must follow, the state found so far.
 func (f *following) stateOf(c *Check) (CheckStatus, string) {
 	if c.Alias != nil {
 		if s := f.states[c]; s != nil {
@@ -356,8 +353,8 @@ func (f *following) stateOf(c *Check) (CheckStatus, string) {
 	return c.Status, c.Output
 }
 
-// known returns the application of a target service, or the name of a target node ("": it is not there), and
-// why it is out of use apart from its checks ("": it is in use).
+// known returns the application of a target service or the name of a target node ("" if it does not exist), and why
+// it is out of use apart from its checks ("" if it is in use).
 func (f *following) known(t Target) (name, why string) {
 	if t.Service != "" {
 		return f.elsewhere(t)

@@ -9,15 +9,16 @@ import (
 // Catalog is the mutable catalog. It belongs to one goroutine at a time.
 type Catalog struct {
 	Tables
-	ends   order.Schedule[CheckRef] // see addEnd
-	lost   []CheckRef               // checks that turned critical or were removed, and nodes that were removed, since Lost
-	left   []string                 // the nodes that a service or a check of their own left, see Deserted
-	shared *Tables                  // the copy that views get; nil if it changed since it was made
-	undo   *order.Undo              // of the attempt that is under way; nil: none is
+	ends order.Schedule[CheckRef] // see addEnd
+	// lost has the checks that turned critical or were removed, and the nodes that were removed, since Lost.
+	lost   []CheckRef
+	left   []string    // nodes that a service or a check of their own has left, see Deserted
+	shared *Tables     // the copy that views get; nil if the catalog changed since
+	undo   *order.Undo // of the attempt in progress; nil outside one
 	aliases
 }
 
-// Moment says when the catalog changes.
+// Moment is the moment of a change.
 type Moment struct {
 	Lease       int64       // the lease clock, ms
 	Established int64       // lease clock when the leadership was established, ms
@@ -39,8 +40,8 @@ func (c *Catalog) Share() *Tables {
 	return c.shared
 }
 
-// Record makes u take back all changes from now on; with nil, changes are final again. It is called between
-// operations, where nothing is lost, deserted or to be followed.
+// Record makes u take back all changes from now on; with nil, changes are final again. Call it between operations,
+// when nothing is lost, deserted or waiting to follow.
 func (c *Catalog) Record(u *order.Undo) {
 	c.undo = u
 	if u == nil {
@@ -50,7 +51,7 @@ func (c *Catalog) Record(u *order.Undo) {
 	u.Add(func() { c.Tables, c.ends, c.shared = tables, ends, shared })
 }
 
-// keepBeat makes the undo take back the heartbeats of a check.
+// keepBeat makes the undo restore the last heartbeat of a check.
 func (c *Catalog) keepBeat(row CheckRow) {
 	if c.undo == nil || row.beat == nil {
 		return
@@ -62,7 +63,7 @@ func (c *Catalog) keepBeat(row CheckRow) {
 	})
 }
 
-// ReplaceService keeps a service and its checks findable when now takes the place of old. Either may be nil.
+// ReplaceService keeps a service and its checks findable when now replaces old. Either may be nil.
 func (c *Catalog) ReplaceService(of order.Key, old, now *Service, at Moment) {
 	c.shared = nil
 	moved := old != nil && now != nil && old.Node != now.Node
@@ -90,8 +91,8 @@ func (c *Catalog) ReplaceService(of order.Key, old, now *Service, at Moment) {
 	}
 }
 
-// ReplaceNode puts a node and its checks in place of the one of its name; index is the change's. Either may be
-// nil. It notes in now when what belongs to the node last changed.
+// ReplaceNode replaces old by now, the node of the same name, with its checks; index is the change's. Either may be
+// nil. It records in now when the parts of the node last changed.
 func (c *Catalog) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	c.nodesChanged = index
 	var none order.Key
@@ -126,8 +127,8 @@ func (c *Catalog) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	}
 }
 
-// Deserted returns the agents' nodes on which nothing has been left since the last call: no service, no check
-// but AgentAlive, and nothing that a registrar said. Agents come and go with addresses, and nobody deregisters
+// Deserted returns the agents' nodes that have been left with nothing since the last call: no service, no check
+// except AgentAlive, and nothing that a registrar said. Agents come and go with addresses, and nobody deregisters
 // them.
 func (c *Catalog) Deserted() (nodes []*Node) {
 	for _, name := range c.left {
@@ -140,12 +141,12 @@ func (c *Catalog) Deserted() (nodes []*Node) {
 	return nodes
 }
 
-// isAgentAlone reports whether nothing but the agent is known of a node.
+// isAgentAlone reports whether nothing is known about a node except its agent.
 func (n *Node) isAgentAlone() bool {
 	return n.Name != "" && len(n.Checks) == 1 && n.Alive() && n.ID == "" && len(n.Tagged) == 0 && len(n.Meta) == 0
 }
 
-// setNode puts a node in place of the one of its name.
+// setNode stores a node, replacing the one of its name.
 func (c *Catalog) setNode(n *Node) {
 	c.shared = nil
 	if old, ok := c.nodes.Set(n.Name, n); ok {
@@ -158,7 +159,7 @@ func (c *Catalog) setNode(n *Node) {
 	c.bytes += n.Weight()
 }
 
-// LeaveNode notes in a stored node that a service has left it, by the change with an index.
+// LeaveNode records in a stored node that a service has left it, at an index.
 func (c *Catalog) LeaveNode(name string, index order.Index) {
 	if old, ok := c.nodes.Get(name); ok {
 		n := *old
@@ -176,7 +177,7 @@ func (c *Catalog) deleteNode(name string) {
 	}
 }
 
-// enterChecks enters the checks that were not there before. One that was may have another owner by now, which
+// enterChecks enters the checks that were not there before. One that was there may already have another owner, which
 // is about to remove it.
 func (c *Catalog) enterChecks(before, after []*Check, of order.Key, at Moment) {
 	for _, check := range after {
@@ -186,7 +187,7 @@ func (c *Catalog) enterChecks(before, after []*Check, of order.Key, at Moment) {
 	}
 }
 
-// enterCheck makes a check findable as that of a service, or of its node. Heartbeats from before go on.
+// enterCheck makes a check findable as a service's, or as its node's. It keeps an earlier last heartbeat.
 func (c *Catalog) enterCheck(check *Check, of order.Key, at Moment) {
 	before, known := c.Check(check.Node, check.ID)
 	now := CheckRow{Check: check, Of: of}
@@ -211,7 +212,7 @@ func (c *Catalog) enterCheck(check *Check, of order.Key, at Moment) {
 	c.addEnd(now, at.Established)
 }
 
-// removeCheck reverts enterCheck, unless the check has another owner by now.
+// removeCheck reverts enterCheck, unless the check already has another owner.
 func (c *Catalog) removeCheck(check *Check, of order.Key) {
 	row, known := c.Check(check.Node, check.ID)
 	if !known || row.Of != of {
@@ -224,7 +225,7 @@ func (c *Catalog) removeCheck(check *Check, of order.Key) {
 	c.lost = append(c.lost, check.ref())
 }
 
-// LoseNode adds a node that was removed to what Lost returns.
+// LoseNode adds a removed node to what Lost returns.
 func (c *Catalog) LoseNode(name string) { c.lost = append(c.lost, CheckRef{Node: name}) }
 
 // Lost returns the checks that turned critical or were removed, and the nodes that were removed, since the
@@ -235,9 +236,9 @@ func (c *Catalog) Lost() []CheckRef {
 	return lost
 }
 
-// addEnd enters the moment at which something must be done about a check, if there is one: heartbeats have not
-// come for too long, or the check has been critical for too long. The former is a lower bound: a heartbeat
-// does not touch it; it is corrected when its time has come.
+// addEnd enters the moment, if any, when something must be done about a check: heartbeats have not come for too long,
+// or the check has been critical for too long. The former is a lower bound: a heartbeat does not touch it; it is
+// corrected when its time comes.
 func (c *Catalog) addEnd(row CheckRow, established int64) {
 	if row.Expires() {
 		c.keepBeat(row)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// CheckStatus is a check's state. Never renumber one.
+// CheckStatus is the state of a check. Never renumber one.
 type CheckStatus uint8
 
 // The states, best first.
@@ -20,31 +20,31 @@ const (
 	Critical
 )
 
-// Fields walks a status.
 func (s *CheckStatus) Fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
 
-// Check is a check of a service or of a node. It is immutable; the time of its last heartbeat is kept in its CheckRow.
+// Check is a check of a service or of a node. It is immutable; its CheckRow has the time of its last heartbeat.
 type Check struct {
-	Node        string // "": the logical node
-	ID          string // unique on its node
-	Name        string
-	Notes       string
-	Output      string
-	Status      CheckStatus
-	Service     string // service id; "": of the node
-	Type        string // ttl, http, tcp, udp, grpc, h2ping, alias, maintenance, or as given
-	TTL         int64  // ms; 0: no heartbeats are expected
-	ReapAfter   int64  // ms that it may be critical before its service goes (DeregisterCriticalServiceAfter); 0: for ever
-	Probe       *Probe // what the leader tries; nil: nothing
-	Definition  []byte // JSON as given to the catalog, which is echoed; nil: none
+	Node    string // "": the logical node
+	ID      string // unique on its node
+	Name    string
+	Notes   string
+	Output  string
+	Status  CheckStatus
+	Service string // service id; "" for the node's
+	Type    string // ttl, http, tcp, udp, grpc, h2ping, alias, maintenance, or as given
+	TTL     int64  // ms; 0: it does not expect heartbeats
+	// ReapAfter is how long (ms) it may be critical before its service goes (DeregisterCriticalServiceAfter); 0: for
+	// ever.
+	ReapAfter   int64
+	Probe       *Probe // what the leader probes, or nil
+	Definition  []byte // JSON as given to the catalog, which is echoed, or nil
 	CreateIndex order.Index
 	ModifyIndex order.Index
 	// CriticalSince is when the check turned critical (lease clock, ms), if it is critical.
 	CriticalSince int64
-	Alias         *Alias // what it follows; nil: nothing, it is reported
+	Alias         *Alias // what it follows; nil: it is reported
 }
 
-// Fields walks a check.
 func (k *Check) Fields(c *codec.Codec) {
 	c.String(&k.Node)
 	c.String(&k.ID)
@@ -67,25 +67,26 @@ func (k *Check) Fields(c *codec.Codec) {
 // Checks walks checks. Each takes at least 16 bytes.
 func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 16, codec.Each((*Check).Fields)) }
 
-// Probe is what the leader tries for a check. Immutable.
+// Probe is what the leader does for a check. Immutable.
 type Probe struct {
 	HTTP, Method, Body string // HTTP: URL
 	Header             []codec.Pair
 	SkipVerify         bool
-	NoRedirects        bool   // a redirect decides the result, and is not followed
+	NoRedirects        bool   // a redirect is not followed, and decides the result
 	TCP                string // host:port
 	Interval, Timeout  int64  // ms
-	// How many equal results in a row change the state to passing, warning or critical; 0: one.
+	// How many equal results in a row change the state to passing, warning or critical; 0 counts as 1.
 	SuccessBeforePassing, FailuresBeforeWarning, FailuresBeforeCritical int32
 	GRPC                                                                string // host:port; after a slash, the service
 	UDP, H2PING                                                         string // host:port
-	UseTLS                                                              bool   // of TCP, GRPC and H2PING
-	ServerName                                                          string // that the certificate must have; "": the host
-	// By is the accessor of the token that registered the check. The token must allow what the probe looks at
-	// beyond its own service. "": no token was asked for.
+	UseTLS                                                              bool   // for TCP, GRPC and H2PING
+	// ServerName must be in the certificate; "": the host.
+	ServerName string
+	// By is the accessor of the token that registered the check. The token must allow everything the probe looks at
+	// beyond its own service. "" if no token was asked for.
 	By string
-	// From is the address from which the registration came, the only one that is the check's own where there is a By;
-	// "": it was registered below level 3, see registry.View.ProbeSource.
+	// From is the address that the registration came from. With a By, it is the only address that belongs to the
+	// check. "": it was registered below level 3, see registry.View.ProbeSource.
 	From string
 }
 
@@ -113,18 +114,18 @@ func (p *Probe) fields(c *codec.Codec) {
 	}
 }
 
-// CheckRef names a check, or (ID "") a node.
+// CheckRef names a check, or a node if ID is "".
 type CheckRef struct{ Node, ID string }
 
 // SerfHealth is the id of the check that the logical node and each agent's node always have.
 const SerfHealth = "serfHealth"
 
-// AgentAlive is that check. Nothing turns it critical: services do not belong to the server that took their
-// registration, and their own checks say whether they live. Its texts are Consul's (agent/consul/leader.go and
+// AgentAlive is that check. Nothing turns it critical: services do not belong to the server that accepted their
+// registration, and their own checks say whether they are alive. Its texts are Consul's (agent/consul/leader.go and
 // structs/structs.go of hashicorp/consul).
 var AgentAlive = Check{ID: SerfHealth, Name: "Serf Health Status", Output: "Agent alive and reachable"}
 
-// Ids of the checks with which operators take a service, or all of a node, out of service.
+// Ids of the checks with which operators take a service, or everything on a node, out of service.
 const (
 	NodeMaintenance    = "_node_maintenance"
 	ServiceMaintenance = "_service_maintenance:" // and the service's id
@@ -135,7 +136,7 @@ func (c *Check) Maintenance() bool {
 	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
 }
 
-// The most checks of a service, of a node itself, and of one registration. They also bound the cost of every
+// The most checks of a service, of a node itself, and of one registration. These also bound the cost of every
 // operation on a check.
 const (
 	MaxServiceChecks = 64
@@ -143,7 +144,7 @@ const (
 	MaxChecks        = 256
 )
 
-// equal compares what was registered and reported of two checks.
+// equal compares everything that was registered and reported about two checks.
 func (c *Check) equal(o *Check) bool {
 	return c == o || c.ref() == o.ref() && c.Service == o.Service && c.Status == o.Status && c.Output == o.Output && c.sameDefinition(o)
 }
@@ -180,7 +181,7 @@ func findCheck(checks []*Check, id string) (at int, ok bool) {
 	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
 }
 
-// WithCheck returns a copy of a list with c added, or in place of the check with its id.
+// WithCheck returns a copy of a list with c added, or replacing the check with its id.
 func WithCheck(checks []*Check, c *Check) []*Check {
 	at, ok := findCheck(checks, c.ID)
 	changed := slices.Clone(checks)
@@ -191,7 +192,7 @@ func WithCheck(checks []*Check, c *Check) []*Check {
 	return slices.Insert(changed, at, c)
 }
 
-// WithoutCheck returns a list without the check with an id; nil if no other is left.
+// WithoutCheck returns a list without the check with an id, or nil if no other check is left.
 func WithoutCheck(checks []*Check, id string) []*Check {
 	at, ok := findCheck(checks, id)
 	if !ok {
@@ -203,7 +204,7 @@ func WithoutCheck(checks []*Check, id string) []*Check {
 	return slices.Delete(slices.Clone(checks), at, at+1)
 }
 
-// WithoutChecks returns a list without the checks with some ids; nil if no other is left.
+// WithoutChecks returns a list without the checks with some ids, or nil if no other check is left.
 func WithoutChecks(checks []*Check, removed map[string]bool) (left []*Check) {
 	for _, c := range checks {
 		if !removed[c.ID] {
@@ -219,7 +220,6 @@ type CheckHeartbeat struct {
 	At          int64
 }
 
-// Fields walks a heartbeat.
 func (h *CheckHeartbeat) Fields(c *codec.Codec) {
 	c.String(&h.Node)
 	c.String(&h.Check)
@@ -230,7 +230,7 @@ func compareCheckRefs(a, b CheckRef) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
 }
 
-// Weight returns about how many bytes a check takes; Node.Weight and Service.Weight add it up.
+// Weight returns roughly how many bytes a check takes; Node.Weight and Service.Weight add it up.
 func (c *Check) Weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
@@ -242,8 +242,8 @@ func (c *Check) Weight() int {
 	return bytes
 }
 
-// Worst returns the worst status of some checks, and whether one of them is a maintenance check, which
-// outweighs any status.
+// Worst returns the worst status of some checks, and whether one of them is a maintenance check, which outweighs any
+// status.
 func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
 	for _, list := range lists {
 		for _, c := range list {
@@ -254,7 +254,7 @@ func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
 	return worst, maintenance
 }
 
-// Reported returns a copy of a check with a reported status and output. The caller puts it in the check's place.
+// Reported returns a copy of a check with a reported status and output. The caller replaces the check by it.
 func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
 	now := *c
 	now.Status, now.Output, now.ModifyIndex = status, strings.Clone(output), at.Next
@@ -262,8 +262,8 @@ func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
 	return &now
 }
 
-// criticalSince returns since when (lease clock, ms) a check that gets this status is critical, or 0 if it is
-// not. old is the check as it was, or nil.
+// criticalSince returns since when (lease clock, ms) a check that gets this status is critical, or 0 if it is not.
+// old is the check as it was, or nil.
 func criticalSince(old *Check, status CheckStatus, at Moment) int64 {
 	switch {
 	case status != Critical:

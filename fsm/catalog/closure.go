@@ -7,9 +7,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// MaxFollowers bounds how many alias checks follow one service, directly or through the services they belong
-// to: one heartbeat sets them all in motion. For a node, only alias checks on other nodes count, because its
-// own checks need rights over nodes. The logical node has no bound.
+// MaxFollowers bounds how many alias checks follow one service, directly or through the services they belong to: one
+// heartbeat sets them all in motion. For a node, only alias checks on other nodes count, because its own checks need
+// rights over nodes. The logical node is not bounded.
 const MaxFollowers = 1000
 
 // TooManyFollowersText refuses a registration that would exceed MaxFollowers.
@@ -19,17 +19,17 @@ const TooManyFollowersText = "at most 1000 alias checks may follow one service, 
 // the alias checks met on the way up and down. Closures that share nothing are counted one by one.
 const MaxSteps = 20 * MaxFollowers
 
-// stepsToFollow is about how many steps it costs to make one alias check follow; to count one costs one step.
+// stepsToFollow is roughly how many steps it costs to make one alias check follow; counting one costs one step.
 const stepsToFollow = 8
 
-// Steps returns how many steps were taken so far to count alias checks and make them follow. An operation adds
-// the same number on every replica.
+// Steps returns how many steps have been taken to count alias checks and make them follow. An operation adds the same
+// number on every replica.
 func (a *aliases) Steps() int { return a.steps }
 
-// AliasFigures counts since the program started. It decides nothing, is not part of the state, and is live for views.
+// AliasFigures counts since the program started. It decides nothing, is not part of the state, and is live in views.
 type AliasFigures struct {
-	// Refused and WouldRefuse count registrations beyond MaxFollowers that were refused, or were not because
-	// of the level.
+	// Refused and WouldRefuse count registrations beyond MaxFollowers that were refused, or were accepted because of
+	// the level.
 	Refused, WouldRefuse atomic.Int64
 	// Largest is the largest number of alias checks that one operation set in motion.
 	Largest atomic.Int64
@@ -38,21 +38,21 @@ type AliasFigures struct {
 // AliasFigures returns the figures of alias checks.
 func (t *Tables) AliasFigures() *AliasFigures { return t.figures }
 
-// closures counts the alias checks that would follow something once a registration is in force.
+// closures counts the alias checks that would follow something after a registration.
 type closures struct {
 	*Catalog
 	byTarget order.Tree[aliasRow] // as it would be
 	most     int                  // alias checks that may follow one target
-	fresh    map[Target][]*Check  // that are new with the registration, by their owners
-	covered  map[Target]bool      // what follows these was counted as a part of more
+	fresh    map[Target][]*Check  // those new with the registration, by their owners
+	covered  map[Target]bool      // targets whose followers were counted as a part of more
 	visits   int                  // that are left
 }
 
-// overfollowed reports whether the new alias checks of a registration would give a service or node more than
-// most followers. What was beyond the bound before may be registered again.
+// overfollowed reports whether the new alias checks of a registration would give a service or node more than most
+// followers. Checks that already exceeded the bound may be registered again.
 //
-// A new alias check adds itself, and what follows its owner, to everything above its target. So everything
-// above is counted, the furthest first: its count covers what is below it.
+// A new alias check adds itself, and the followers of its owner, to everything above its target. So everything above
+// is counted, the furthest first: its count covers what is below it.
 func (r *Registering) overfollowed(most int) bool {
 	c, next := r.closures()
 	defer func() { r.catalog.steps += MaxSteps - c.visits }()
@@ -120,7 +120,7 @@ func (c *Check) above() []Target {
 	return []Target{t}
 }
 
-// following returns the alias checks on which the state of a target depends: its own, and those of its node.
+// following returns the alias checks that the state of a target depends on: its own, and those of its node.
 func (c *closures) following(t Target) (checks []*Check) {
 	stored, node := c.checksAt(t), Target{Node: t.Node}
 	all := slices.Concat(stored[0], stored[1], c.fresh[t])
@@ -132,7 +132,7 @@ func (c *closures) following(t Target) (checks []*Check) {
 			continue
 		}
 		c.visits--
-		if row, ok := c.byTarget.Get(aliasRow{check.target(), check}); ok && row.check == check { // or it is replaced
+		if row, ok := c.byTarget.Get(aliasRow{check.target(), check}); ok && row.check == check { // not replaced
 			checks = append(checks, check)
 		}
 	}
@@ -149,7 +149,7 @@ func (c *closures) below(root Target) int {
 			continue
 		}
 		seen[t] = true
-		c.covered[t] = c.covered[t] || root.Service != "" // of a node not all is counted that follows it
+		c.covered[t] = c.covered[t] || root.Service != "" // the count for a node leaves out some followers
 		followers(c.byTarget, t, func(check *Check) bool {
 			if t == root && t.Service == "" && check.Node == t.Node {
 				return true // it follows its own node

@@ -12,12 +12,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// drawTarget is one of a few services, or a node.
+// drawTarget draws one of a few services, or a node.
 var drawTarget = rapid.Custom(func(t *rapid.T) Target {
 	return Target{Node: rapid.SampledFrom([]string{"", "", "n"}).Draw(t, "node"), Service: rapid.SampledFrom([]string{"a", "b", "c", "d", ""}).Draw(t, "service")}
 })
 
-// graph has all services, and some of the checks of the test.
+// graph has all services, and some of the test's checks.
 type graph struct {
 	*Catalog
 	checks map[Target][]*Check // by owner
@@ -47,8 +47,9 @@ func (g *graph) enter(owner Target, checks []*Check) {
 	g.checks[owner] = checks
 }
 
-// followers are the alias checks that follow a target, by the definition: a service follows its node, and what follows a
-// service or node that has an alias check follows what that check does. Its own services' checks are not counted of a node.
+// followers returns the alias checks that follow a target, by definition: a service follows its node, and whoever
+// follows a service or node with an alias check follows what that check does. A node does not count checks of its own
+// services.
 func (g *graph) followers(root Target) int {
 	found := map[*Check]bool{}
 	var follow func(t Target)
@@ -68,7 +69,7 @@ func (g *graph) followers(root Target) int {
 	return len(found)
 }
 
-// What the count says is held against the definition, for graphs of a few services with circles, moved and replaced checks.
+// The count must match the definition, for graphs of a few services with circles, moved and replaced checks.
 func TestOverfollowedIsByTheDefinition(t *testing.T) {
 	const most = 4
 	refused, accepted := 0, 0
@@ -90,7 +91,7 @@ func TestOverfollowedIsByTheDefinition(t *testing.T) {
 			before := g.checks[owner]
 			got := g.Registering(r).overfollowed(most)
 			var after []*Check
-			if owner.Service == "" { // a node keeps what is not given
+			if owner.Service == "" { // a node keeps checks that are not given
 				for _, c := range before {
 					if !slices.ContainsFunc(r.Checks, func(given *Check) bool { return given.ID == c.ID }) {
 						after = append(after, c)
@@ -131,7 +132,7 @@ func TestOverfollowedIsByTheDefinition(t *testing.T) {
 	expect.That(t, refused > 10 && accepted > 10, "%d were refused and %d accepted, which shows nothing", refused, accepted)
 }
 
-// reaches reports whether what follows one of some targets follows root, too.
+// reaches reports whether followers of any of the targets also follow root.
 func (g *graph) reaches(root Target, targets []Target) bool {
 	seen := map[Target]bool{}
 	var up func(t Target, by *Check) bool
@@ -161,7 +162,7 @@ func (g *graph) reaches(root Target, targets []Target) bool {
 	return false
 }
 
-// A service follows a node, which then follows the service: what follows the node by its own services counts for the service.
+// A service follows a node, which then follows the service. The node's followers on its own services count for it.
 func TestANodesFollowersCountForWhatItFollows(t *testing.T) {
 	g := newGraph()
 	alias := func(id string, owner, at Target) *Check {

@@ -9,26 +9,27 @@ import (
 
 // Registration is what is registered in one step: a node, or a service on it, and checks of both.
 type Registration struct {
-	// Node is the node; nil: the logical one, as it is. KeepNode: a node that is registered stays as it is.
+	// Node is nil for the logical node, which stays as it is. KeepNode leaves a registered node as it is.
 	Node     *Node
 	KeepNode bool
-	Service  *Service // nil: none
+	Service  *Service // may be nil
 	Checks   []*Check
-	// ReplaceChecks: checks of the service that are not among Checks go. KeepStatus: a check that exists keeps
-	// its state and output.
+	// ReplaceChecks removes the service's checks that are not among Checks. KeepStatus leaves an existing check its
+	// state and output.
 	ReplaceChecks, KeepStatus bool
-	// Agent: the programs of a host register, and Node is named after it. An existing node takes over only the
-	// address, a new one gets AgentAlive, and ids that another host may have given are refused, see clash.
+	// Agent: the programs of a host register, and Node is named after it. An existing node adopts only the address, a
+	// new one gets AgentAlive, and ids that another host may have given are refused, see clash.
 	Agent bool
-	// Readdress: a service replaces the one with its id even if that has another address.
+	// Readdress lets a service replace the one with its id even if that has another address.
 	Readdress bool
-	// Bounded: alias checks beyond MaxFollowers are refused; otherwise they are only counted.
+	// Bounded refuses alias checks beyond MaxFollowers; otherwise they are only counted.
 	Bounded bool
-	// Judged: alias checks follow only what their tokens may read, and probes keep where they were registered from.
+	// Judged lets alias checks follow only what their tokens may read, and probes keep where they were registered
+	// from.
 	Judged bool
 }
 
-// On returns the name of the node; "": the logical one.
+// On returns the name of the node, "" for the logical one.
 func (r *Registration) On() string {
 	if r.Node == nil {
 		return ""
@@ -36,14 +37,14 @@ func (r *Registration) On() string {
 	return r.Node.Name
 }
 
-// Registering is a registration under way, with each check once.
+// Registering is a registration in progress, with each check once.
 type Registering struct {
 	Registration
 	catalog *Catalog
 	node    string
 }
 
-// Registering begins a registration. Of several checks with one id the last counts.
+// Registering begins a registration. If several checks have one id, the last counts.
 func (c *Catalog) Registering(r Registration) *Registering {
 	if r.Agent && r.On() != "" {
 		if _, alive := c.Check(r.On(), SerfHealth); !alive {
@@ -71,12 +72,12 @@ func lastOfEach(checks []*Check) []*Check {
 	return last
 }
 
-// Refusal says why a registration is refused.
+// Refusal is the reason to refuse a registration.
 type Refusal uint8
 
 // The refusals.
 const (
-	// Accepted: it is not refused.
+	// Accepted: there is no reason.
 	Accepted Refusal = iota
 	// AddressTaken: the agent has a service with that id and another address.
 	AddressTaken
@@ -90,7 +91,7 @@ const (
 	TooManyFollowers
 )
 
-// Refusal returns why the registration is refused.
+// Refusal returns why the registration is refused, or Accepted.
 func (r *Registering) Refusal() Refusal {
 	if why := r.clash(); why != Accepted {
 		return why
@@ -117,12 +118,12 @@ func (r *Registering) Refusal() Refusal {
 	return Accepted
 }
 
-// clash reports whether a registration would take an id from another host. Ids are unique on a node. The
-// programs of all hosts may register on the logical one, and those of several hosts on an agent's if they
-// share an address. So a service with the same id and another address is another host's: if it were replaced,
-// the first would be lost silently, and neither would be listed once one of them deregisters. The same goes
-// for a check with the same id for something else, which would lose its check and count as healthy for ever.
-// Other nodes belong to registrars, who know what is on their nodes.
+// clash reports whether a registration would take an id from another host. Ids are unique on a node. The programs of
+// all hosts may register on the logical one, and those of several hosts on an agent's if they share an address. So a
+// service with the same id and another address belongs to another host. If it were replaced, the first would be lost
+// silently, and neither would be listed once one of them deregisters. The same goes for a check with the same id for
+// something else, which would lose its check and count as healthy for ever. Other nodes belong to registrars, who
+// know what is on their nodes.
 func (r *Registering) clash() Refusal {
 	if r.node != "" && !r.Agent {
 		return Accepted
@@ -140,8 +141,8 @@ func (r *Registering) clash() Refusal {
 	return Accepted
 }
 
-// crowded reports whether a service, or the node itself, would get new checks and then have too many. There is
-// always room for the one with which an operator takes it out of service.
+// crowded reports whether a service, or the node itself, would get new checks and then have too many. There is always
+// room for the check with which an operator takes it out of service.
 func (r *Registering) crowded() bool {
 	change, fresh := map[string]int{}, map[string]bool{} // by service; "": the node
 	given := make(map[string]bool, len(r.Checks))
@@ -166,8 +167,8 @@ func (r *Registering) crowded() bool {
 	return false
 }
 
-// checksOf returns how many checks a service ("": the node) has, without those that a registration with
-// ReplaceChecks drops.
+// checksOf returns how many checks a service ("": the node) has, without those that a registration with ReplaceChecks
+// drops.
 func (r *Registering) checksOf(service string, given map[string]bool) (n int) {
 	if service == "" {
 		node, ok := r.catalog.Node(r.node)
@@ -197,21 +198,21 @@ func maxChecks(service string) int {
 	return MaxServiceChecks
 }
 
-// Move holds checks that one owner has, and that are being registered for another one.
+// Move holds checks that one owner has and another owner registers.
 type Move struct {
-	From    order.Key // what stands for the service; the zero order.Key: the node
+	From    order.Key // key of the service; zero: the node
 	Service string    // its id
 	IDs     map[string]bool
 }
 
-// owner is what has a check: a service with its id, or, as the zero value, the node.
+// owner owns a check: a service with its id, or, as the zero value, the node.
 type owner struct {
 	of      order.Key
 	service string
 }
 
-// Moves returns the checks that move from one service to another, or to or from their node. Each owner appears
-// once, in the order of the checks, because a node's services follow every change of its checks.
+// Moves returns the checks that move from one service to another, or to or from their node. Each owner appears once,
+// in the order of the checks, because a node's services follow every change of its checks.
 func (r *Registering) Moves() (moves []Move) {
 	places := map[owner]int{} // in moves
 	for _, check := range r.Checks {
@@ -230,8 +231,7 @@ func (r *Registering) Moves() (moves []Move) {
 	return moves
 }
 
-// NodeAfter returns the node as it is entered: old itself if nothing of it is new. old is nil if the node was
-// not there.
+// NodeAfter returns the node to enter, or old itself if nothing is new. old is nil if the node did not exist.
 func (r *Registering) NodeAfter(old *Node, at Moment) *Node {
 	n := r.described(old, at)
 	checks, changed := r.Merge(n.Checks, "", at)
@@ -243,13 +243,13 @@ func (r *Registering) NodeAfter(old *Node, at Moment) *Node {
 	return &entered
 }
 
-// described returns the node with its checks, or old itself if nothing else of it is new. old is nil if the
-// node was not there.
+// described returns the node with its checks, or old itself if nothing else is new. old is nil if the node did not
+// exist.
 func (r *Registering) described(old *Node, at Moment) *Node {
 	var n Node
 	switch {
 	case r.Node == nil:
-	case old != nil && r.Agent: // registrars may have said more of it
+	case old != nil && r.Agent: // registrars may have said more about it
 		n = *old
 		n.Address = r.Node.Address
 	default:
@@ -265,7 +265,7 @@ func (r *Registering) described(old *Node, at Moment) *Node {
 	return &n
 }
 
-// sameRegistration compares what was registered of two nodes, without their checks.
+// sameRegistration compares what was registered about two nodes, without their checks.
 func (n *Node) sameRegistration(o *Node) bool {
 	return n.ID == o.ID && n.Address == o.Address && slices.Equal(n.Tagged, o.Tagged) && slices.Equal(n.Meta, o.Meta)
 }
@@ -283,12 +283,12 @@ func (r *Registering) ServiceAfter(old *Service, at Moment) *Service {
 	return &s
 }
 
-// IsAt reports whether a service has the name, address and port of another one.
+// IsAt reports whether two services have the same name, address and port.
 func (s *Service) IsAt(o *Service) bool {
 	return s.Name == o.Name && s.Address == o.Address && s.Port == o.Port
 }
 
-// SameRegistration compares what was registered of two services, without their checks.
+// SameRegistration compares what was registered about two services, without their checks.
 func (s *Service) SameRegistration(o *Service) bool {
 	return s.Name == o.Name && s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && s.Kind == o.Kind &&
 		s.SocketPath == o.SocketPath && s.WeightPassing == o.WeightPassing && s.WeightWarning == o.WeightWarning &&
@@ -296,7 +296,7 @@ func (s *Service) SameRegistration(o *Service) bool {
 		bytes.Equal(s.Locality, o.Locality) && bytes.Equal(s.Ports, o.Ports) && bytes.Equal(s.Proxy, o.Proxy) && s.Native == o.Native
 }
 
-// kept returns those of the service's checks that remain with it.
+// kept returns the checks that stay with the service.
 func (r *Registering) kept(checks []*Check) []*Check {
 	given := make(map[string]*Check, len(r.Checks))
 	for _, check := range r.Checks {
@@ -312,8 +312,8 @@ func (r *Registering) kept(checks []*Check) []*Check {
 	return kept
 }
 
-// Merge returns checks with those that are registered for a service ("": for the node), and whether that
-// changed anything.
+// Merge returns checks merged with those registered for a service ("": for the node), and whether that changed
+// anything.
 func (r *Registering) Merge(checks []*Check, service string, at Moment) (merged []*Check, changed bool) {
 	for _, given := range r.Checks {
 		if given.Service != service {
@@ -336,7 +336,7 @@ func (r *Registering) Merge(checks []*Check, service string, at Moment) (merged 
 	return checks, changed
 }
 
-// complete returns a check as it is entered: the present one if nothing of it is new.
+// complete returns the check to enter, or the present one if nothing is new.
 func (r *Registering) complete(given *Check, at Moment) *Check {
 	check := *given
 	check.Node, check.CreateIndex, check.ModifyIndex = r.node, at.Next, at.Next
@@ -378,7 +378,7 @@ func (r *Registering) Beat(now int64) {
 	}
 }
 
-// Growth returns about how many bytes a registration would add to the nodes.
+// Growth returns roughly how many bytes a registration would add to the nodes.
 func (t *Tables) Growth(r Registration) (bytes int) {
 	old, known := t.Node(r.On())
 	if r.Node != nil && !(known && r.KeepNode) {

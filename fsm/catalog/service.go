@@ -5,27 +5,26 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Service is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
-// has no lease: it never expires by itself, stays outside self-preservation, and goes by a cancel, a
-// deregistration or a check. Immutable.
+// Service is what Consul's API says about an instance beyond what Eureka's does. An instance that has one has no
+// lease: it never expires, stays outside self-preservation, and goes only by a cancel, a deregistration or a check.
+// Immutable.
 //
-// Name and id are also the instance's application (upper case) and id: of a service on another node
-// than the logical one the instance's id is node:id. Metadata, address, port and status stand in the
-// Instance; its status follows from the checks: passing and warning are UP, critical is DOWN,
-// maintenance is OUT_OF_SERVICE.
+// Name and id are also the instance's application (upper case) and id. If the service is not on the logical node, the
+// instance's id is node:id. Metadata, address, port and status are in the Instance; its status follows from the
+// checks: passing and warning are UP, critical is DOWN, maintenance is OUT_OF_SERVICE.
 type Service struct {
-	Name    string // as given; names that differ in case only are one application, and refused
+	Name    string // as given; names that differ only in case are one application, and refused
 	ID      string
 	Node    string // "": the logical node
 	Tags    []string
-	Address string // as given; "": the node's
+	Address string // as given; "" stands for the node's
 	Port    int32  // as given
 	Tagged  []TaggedAddress
-	// Weights for answers that are weighed; 1 and 1 where none are given.
+	// Weights for weighted answers; 1 and 1 if not given.
 	WeightPassing, WeightWarning int32
 	TagOverride                  bool // EnableTagOverride
 	Kind, SocketPath             string
-	// Locality, Ports and Proxy are JSON as given, which is echoed; nil: not given.
+	// Locality, Ports and Proxy are JSON as given, which is echoed; nil if not given.
 	Locality, Ports, Proxy []byte
 	Native                 bool     // it takes part in a service mesh by itself (Connect.Native)
 	Checks                 []*Check // by id
@@ -55,7 +54,7 @@ func (s *Service) Fields(c *codec.Codec) {
 	c.Bool(&s.Native)
 }
 
-// TaggedAddress is one of a service's tagged addresses, sorted by tag.
+// TaggedAddress is one of a service's tagged addresses, which are sorted by tag.
 type TaggedAddress struct {
 	Tag, Address string
 	Port         int32
@@ -67,25 +66,24 @@ func (a *TaggedAddress) fields(c *codec.Codec) {
 	c.Int32(&a.Port)
 }
 
-// LogicalNode is what clients call the logical node, whose name is empty here.
+// LogicalNode is the clients' name for the logical node, whose name is empty here.
 const LogicalNode = "rollcall"
 
-// Node is a node of the catalog other than the logical one, which is not stored before checks were
-// registered on it (its name is then ""). Immutable.
+// Node is a node of the catalog. The logical node, whose Name is "", is stored only once checks have been registered
+// on it. Immutable.
 type Node struct {
 	ID, Name, Address string
 	Tagged, Meta      []codec.Pair
 	Checks            []*Check // of the node itself, by id
 	CreateIndex       order.Index
 	ModifyIndex       order.Index // of the node itself, not of its checks
-	ChecksChanged     order.Index // of the last change of its own checks, also of a removal; 0: it never had one
+	ChecksChanged     order.Index // of the last change of its own checks, including removals; 0: it never had one
 	ServiceLeft       order.Index // when a service was last removed from it, moved away or hidden; 0: never
 }
 
-// Changed is the Index of the last change of the node, of its own checks, or of a departure of one of its services.
+// Changed returns the Index of the last change of the node or its own checks, or of a service's departure.
 func (n *Node) Changed() order.Index { return max(n.ModifyIndex, n.ChecksChanged, n.ServiceLeft) }
 
-// Fields walks a node of the catalog.
 func (n *Node) Fields(c *codec.Codec) {
 	c.String(&n.ID)
 	c.String(&n.Name)
@@ -99,20 +97,20 @@ func (n *Node) Fields(c *codec.Codec) {
 	codec.Uint(c, &n.ServiceLeft)
 }
 
-// Alive says whether a node is an agent's: it has the check SerfHealth.
+// Alive reports whether a node is an agent's: it has the check SerfHealth.
 func (n *Node) Alive() bool {
 	_, ok := findCheck(n.Checks, SerfHealth)
 	return ok
 }
 
-// The weights of values beside their texts, in bytes, about.
+// Roughly how many bytes values take besides their texts.
 const (
 	nodeWeight  = 512
 	checkWeight = 512
 	textWeight  = 32 // of each text of a list
 )
 
-// Weight is what a node takes with its checks, in bytes, about.
+// Weight returns roughly how many bytes a node takes with its checks.
 func (n *Node) Weight() int {
 	bytes := n.ownWeight()
 	for _, c := range n.Checks {
@@ -132,7 +130,7 @@ func weightOf(pairs []codec.Pair) (bytes int) {
 	return bytes
 }
 
-// Weight is what a service takes with its checks beside its instance, in bytes, about.
+// Weight returns roughly how many bytes a service takes with its checks, besides its instance.
 func (s *Service) Weight() int {
 	bytes := len(s.Address) + len(s.SocketPath) + len(s.Locality) + len(s.Ports) + len(s.Proxy)
 	for _, tag := range s.Tags {

@@ -10,17 +10,17 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Tables is what readers see: nodes, and where services and checks are found. An order.Key stands for a
-// service in the registry. The trees are copy-on-write; a copy is never written again, but the heartbeats of
-// checks in it are live.
+// Tables is what readers see: the nodes, and where to find services and checks. An order.Key stands for a service in
+// the registry. The trees are copy-on-write; a copy is never written again, but the heartbeats of checks in it are
+// live.
 type Tables struct {
 	nodes        order.Map[string, *Node]
 	nodeChanges  order.Tree[*Node]      // the same by Node.Changed
-	spellings    order.Tree[spelling]   // their names, by the lower case
+	spellings    order.Tree[spelling]   // of their names, by lower case
 	services     order.Tree[serviceRow] // by node, then id
 	checks       order.Tree[CheckRow]   // by node, then id
-	byTarget     order.Tree[aliasRow]   // the alias checks among them
-	nodesChanged order.Index            // of the last change of a node or of a check of one
+	byTarget     order.Tree[aliasRow]   // those of the checks that are aliases
+	nodesChanged order.Index            // of the last change of a node or of one of its checks
 	bytes        int                    // of all nodes, see Node.Weight
 	figures      *AliasFigures
 }
@@ -34,24 +34,24 @@ func compareSpellings(a, b spelling) int {
 	return cmp.Or(strings.Compare(a.lower, b.lower), strings.Compare(a.name, b.name))
 }
 
-// serviceRow holds a service on a node, and what stands for it in the registry.
+// serviceRow holds a service on a node, and its key in the registry.
 type serviceRow struct {
 	node, id string
 	of       order.Key
 	service  *Service
 }
 
-// CheckRow holds a check and the service that has it; the zero order.Key: its node has it.
+// CheckRow holds a check and the service that has it, or the zero order.Key for a node's check.
 type CheckRow struct {
 	Check *Check
 	Of    order.Key
-	beat  *beat // nil: no heartbeats are expected
+	beat  *beat // nil: it does not expect heartbeats
 }
 
-// beat holds the last heartbeat of a check. It outlives changes of the check, and is live for views.
+// beat holds the last heartbeat of a check. It outlives changes of the check, and is live in views.
 type beat struct {
 	last atomic.Int64 // lease clock of the last one, ms
-	due  int64        // of the writer alone: at which time the check stands in Catalog.ends
+	due  int64        // for the writer only: the check's time in Catalog.ends
 }
 
 func newTables() Tables {
@@ -103,11 +103,10 @@ func (t *Tables) NodesChangedAfter(after order.Index) iter.Seq[*Node] {
 // NodeCount returns how many nodes Nodes yields.
 func (t *Tables) NodeCount() int { return t.nodes.Len() }
 
-// Node returns a node.
 func (t *Tables) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
 
-// SpelledNode returns the name under which a node is registered: Consul compares names of nodes by their lower
-// case. If no such node is known, it returns name itself.
+// SpelledNode returns the name under which a node is registered: Consul compares node names in lower case. If no such
+// node is known, it returns name itself.
 func (t *Tables) SpelledNode(name string) (spelled string, known bool) {
 	if _, known := t.nodes.Get(name); known || name == "" {
 		return name, true
@@ -122,7 +121,7 @@ func (t *Tables) SpelledNode(name string) (spelled string, known bool) {
 	return name, known
 }
 
-// Bytes returns about how many bytes the nodes take with their checks. Services are not counted.
+// Bytes returns roughly how many bytes the nodes take with their checks. Services are not counted.
 func (t *Tables) Bytes() int { return t.bytes }
 
 // Changed returns the Index of the last change of a node or of a node's check.
@@ -140,13 +139,13 @@ func (t *Tables) Aliases() iter.Seq[*Check] {
 	}
 }
 
-// Service finds a service on a node, and what stands for it.
+// Service finds a service on a node, and its key in the registry.
 func (t *Tables) Service(node, id string) (of order.Key, service *Service, ok bool) {
 	row, ok := t.services.Get(serviceRow{node: node, id: id})
 	return row.of, row.service, ok
 }
 
-// ServicesOn returns what stands for the services on a node, by service id.
+// ServicesOn returns the keys of the services on a node, by service id.
 func (t *Tables) ServicesOn(node string) []order.Key { return slices.Collect(t.EachServiceOn(node)) }
 
 // EachServiceOn yields what ServicesOn returns.
@@ -197,15 +196,15 @@ func (row CheckRow) LastBeat() int64 {
 	return row.beat.last.Load()
 }
 
-// Beat records a heartbeat at a moment of the lease clock (ms), if the check expects any. It does not count as
-// a change.
+// Beat records a heartbeat at a moment of the lease clock (ms), if the check expects any. It does not count as a
+// change.
 func (row CheckRow) Beat(now int64) {
 	if row.beat != nil {
 		row.beat.last.Store(now)
 	}
 }
 
-// Expires reports whether the check turns critical when no heartbeat comes.
+// Expires reports whether the check turns critical without heartbeats.
 func (row CheckRow) Expires() bool { return row.beat != nil && row.Check.Status != Critical }
 
 // Reaped reports whether the check's service is removed if the check stays critical.
@@ -213,7 +212,7 @@ func (row CheckRow) Reaped() bool {
 	return row.Check.ReapAfter > 0 && row.Check.Service != "" && row.Check.Status == Critical
 }
 
-// endsAt returns when (lease clock, ms) a check is due, if it is: its TTL passes, or its service is to be removed.
+// endsAt returns when (lease clock, ms) a check is due, if ever: its TTL passes, or its service must be removed.
 func (row CheckRow) endsAt() (at int64, ok bool) {
 	switch {
 	case row.Expires():
@@ -224,7 +223,7 @@ func (row CheckRow) endsAt() (at int64, ok bool) {
 	return 0, false
 }
 
-// checkGrace is what a check gets (ms) after a leadership was established, on top of half its TTL: clients
+// checkGrace is the extra time (ms) for a check after a leadership was established, on top of half its TTL: clients
 // send two heartbeats per TTL.
 const checkGrace = 2000
 

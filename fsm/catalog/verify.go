@@ -14,7 +14,7 @@ type Frozen struct {
 	Newest order.Index // of the last change
 }
 
-// Thaw verifies and enters the nodes of a frozen catalog, in which a node last changed at an index.
+// Thaw verifies and enters the nodes of a frozen catalog. changed is the index of the last change of a node.
 func (c *Catalog) Thaw(nodes []*Node, changed order.Index, at Frozen) error {
 	if changed > at.Newest {
 		return fmt.Errorf("a node changed at %d, but the last change was at %d", changed, at.Newest)
@@ -95,8 +95,8 @@ func verifyIndexes(created, modified order.Index, at Frozen) error {
 	return nil
 }
 
-// ThawHeartbeats enters the last heartbeats of checks, which nodes and services brought. It verifies that
-// every check with a TTL has one, and no other check does.
+// ThawHeartbeats enters the last heartbeats of checks that came with nodes and services. It verifies that every check
+// with a TTL has one, and no other check does.
 func (c *Catalog) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
 	want := c.Heartbeats()
 	same := func(a, b CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }

@@ -1,11 +1,11 @@
-// Package codec writes and reads the records of the formats: a record says once of which values it consists, in
-// their order, and the same walk writes them, reads them, or counts what they take.
+// Package codec writes and reads the records of the formats: a record lists its values once, in their order, and the
+// same walk writes them, reads them, or counts what they take.
 //
-// To walk a value is to do with it what the Codec was made for: write it, read it, or count it.
+// To walk a value is to do the Codec's job with it: write it, read it, or count it.
 //
-// Numbers are varints, of which only the shortest encoding is accepted, two's complement where they can be negative;
-// texts and lists have their length in front. So every value has one encoding, and replicas can compare bytes
-// instead of values. Bytes that are read are not trusted: no length makes more memory than what is there can fill.
+// Numbers are varints, accepted only in their shortest encoding, in two's complement if they can be negative; texts
+// and lists have their length in front. So every value has one encoding, and replicas can compare bytes instead of
+// values. Input is not trusted: no length allocates more memory than the remaining bytes can fill.
 package codec
 
 import (
@@ -17,25 +17,25 @@ import (
 	"slices"
 )
 
-// Errors of reading that a caller can tell apart.
+// Errors of reading that callers can tell apart.
 var (
-	// ErrNewerVersion: what was to be read was written by a newer version of Rollcall. It is whole,
-	// and a newer program reads it.
+	// ErrNewerVersion: the input was written by a newer version of Rollcall. It is intact, and a newer program reads
+	// it.
 	ErrNewerVersion = errors.New("written by a newer version")
-	// ErrOlderVersion: what was to be read was written by a version that is too old for this program.
+	// ErrOlderVersion: the input was written by a version that is too old for this program.
 	ErrOlderVersion = errors.New("written by too old a version")
-	// ErrCorrupt: what was to be read is not what any version writes.
+	// ErrCorrupt: no version writes such input.
 	ErrCorrupt = errors.New("corrupt")
 )
 
-// mode is what a walk is for.
+// mode is the purpose of a walk.
 type mode uint8
 
 const (
 	writing mode = iota
 	reading
-	counting // what writing would take
-	weighing // the bytes of texts alone
+	counting // the bytes that writing would take
+	weighing // only the bytes of texts
 	needing  // the level that writing needs
 )
 
@@ -48,7 +48,7 @@ type Codec struct {
 	err   error
 	mode  mode
 	level byte
-	need  byte   // needing: the highest level of what is there
+	need  byte   // needing: the highest level of the fields that are set
 	share bool   // strings are cut out of text instead of copied one by one
 	text  string // a copy of b, made for the first string; "" until then
 }
@@ -56,11 +56,11 @@ type Codec struct {
 // Writer appends to dst.
 func Writer(dst []byte, level byte) Codec { return Codec{b: dst, level: level} }
 
-// Reader reads b, at level 1 until Version was read.
+// Reader reads b, at level 1 until Version is read.
 func Reader(b []byte) Codec { return Codec{b: b, mode: reading, level: 1} }
 
-// SharingReader is a Reader whose strings share one copy of b: a record of twenty strings costs
-// one allocation, and is freed as a whole. Not for buffers of which few strings live on.
+// SharingReader returns a Reader whose strings share one copy of b: a record of twenty strings costs one allocation,
+// and is freed as a whole. Not for buffers of which only a few strings live on.
 func SharingReader(b []byte, level byte) Codec {
 	return Codec{b: b, mode: reading, level: level, share: true}
 }
@@ -74,14 +74,14 @@ func Weigher() Codec { return Codec{mode: weighing, level: Newest} }
 // Needer finds the level below which a record cannot be written without losing a part of it.
 func Needer() Codec { return Codec{mode: needing, level: Newest, need: Oldest} }
 
-// Need is the level that a Needer has found.
+// Need returns the level that a Needer has found.
 func (c *Codec) Need() byte { return c.need }
 
-// Reading says whether values are read.
+// Reading reports whether values are read.
 func (c *Codec) Reading() bool { return c.mode == reading }
 
-// Since says whether a record has a field that came with a level. Set says whether there is anything in the field: it
-// is for a Needer, and of no account where the record is read.
+// Since reports whether a record has a field that was introduced at a level. set says whether the field has a value:
+// only a Needer uses it, so it does not matter when the record is read.
 func (c *Codec) Since(level byte, set bool) bool {
 	if c.mode == needing && set {
 		c.need = max(c.need, level)
@@ -89,16 +89,16 @@ func (c *Codec) Since(level byte, set bool) bool {
 	return c.level >= level
 }
 
-// Written is what a Writer has appended to.
+// Written returns what a Writer has appended to.
 func (c *Codec) Written() []byte { return c.b }
 
-// Len is how much a Counter or a Weigher has counted.
+// Len returns how much a Counter or a Weigher has counted.
 func (c *Codec) Len() int { return c.off }
 
-// Err is the first error of reading.
+// Err returns the first error of reading.
 func (c *Codec) Err() error { return c.err }
 
-// Left is how many bytes are still to be read.
+// Left returns how many bytes are still to read.
 func (c *Codec) Left() int { return len(c.b) - c.off }
 
 // End refuses bytes that are left after a record is read, and returns the first error.
@@ -109,7 +109,7 @@ func (c *Codec) End() error {
 	return c.err
 }
 
-// Fail ends reading with ErrCorrupt: no version writes what stands here.
+// Fail ends reading with ErrCorrupt: no version writes such input.
 func (c *Codec) Fail(format string, args ...any) {
 	if c.err == nil && c.mode == reading {
 		c.err = fmt.Errorf("%w at byte %d: %s", ErrCorrupt, c.off, fmt.Sprintf(format, args...))
@@ -129,7 +129,7 @@ func (c *Codec) Stop(err error) { c.err = err }
 // Version walks the byte in front of a format: its level.
 func (c *Codec) Version() { c.Level(&c.level) }
 
-// Level walks a level of the formats, which is one that this program reads.
+// Level walks a level of the formats that this program reads.
 func (c *Codec) Level(to *byte) {
 	if c.mode != reading {
 		c.Byte(to)
@@ -162,7 +162,7 @@ func (c *Codec) Byte(v *byte) {
 	}
 }
 
-// byte reads one byte; 0 after an error.
+// byte reads one byte. It returns 0 after an error.
 func (c *Codec) byte() byte {
 	if c.err != nil {
 		return 0
@@ -175,7 +175,7 @@ func (c *Codec) byte() byte {
 	return c.b[c.off-1]
 }
 
-// Enum walks a number of at most last, which is checked where it is read.
+// Enum walks a number of at most last, checked when it is read.
 func Enum[E ~uint8](c *Codec, v *E, last E, what string) {
 	b := byte(*v)
 	c.Byte(&b)
@@ -189,7 +189,7 @@ func Enum[E ~uint8](c *Codec, v *E, last E, what string) {
 	*v = E(b)
 }
 
-// Bool walks a truth value.
+// Bool walks a boolean.
 func (c *Codec) Bool(v *bool) {
 	var b uint8
 	if *v {
@@ -213,10 +213,10 @@ func (c *Codec) Uint64(v *uint64) {
 	}
 }
 
-// sizeOf is how many bytes a number takes.
+// sizeOf returns how many bytes a number takes.
 func sizeOf(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
-// uvarint reads a number, of which only the shortest encoding is accepted; 0 after an error.
+// uvarint reads a number in its shortest encoding. It returns 0 after an error.
 func (c *Codec) uvarint() uint64 {
 	if c.err != nil {
 		return 0
@@ -257,7 +257,7 @@ func (c *Codec) Uint32(v *uint32) {
 	*v = uint32(n)
 }
 
-// Int64 walks a number that may be negative. Its encoding is short only if it is not.
+// Int64 walks a number that may be negative. Only a nonnegative number has a short encoding.
 func (c *Codec) Int64(v *int64) {
 	n := uint64(*v)
 	c.Uint64(&n)
@@ -266,7 +266,7 @@ func (c *Codec) Int64(v *int64) {
 	}
 }
 
-// Int32 is Int64 for 32 bits.
+// Int32 does what Int64 does, for 32 bits.
 func (c *Codec) Int32(v *int32) {
 	n := uint32(*v)
 	c.Uint32(&n)
@@ -289,8 +289,8 @@ func (c *Codec) Int(v *int) {
 	*v = int(n)
 }
 
-// Count walks the number of elements that follow, of which each takes at least so many bytes. More than can follow is
-// refused, so what is allocated for them is bounded by what is there.
+// Count walks the number of elements that follow, each of at least least bytes. It refuses more than can follow, so
+// the memory allocated for them is bounded by the remaining bytes.
 func (c *Codec) Count(n, least int) int {
 	v := uint64(n)
 	c.Uint64(&v)
@@ -301,7 +301,7 @@ func (c *Codec) Count(n, least int) int {
 	return int(v)
 }
 
-// Mask walks the number that says which of so many optional fields follow; Bits makes it.
+// Mask walks the number that says which of the optional fields follow; Bits makes it.
 func (c *Codec) Mask(has uint64, fields int, what string) uint64 {
 	c.Uint64(&has)
 	if has>>fields != 0 {
@@ -311,7 +311,7 @@ func (c *Codec) Mask(has uint64, fields int, what string) uint64 {
 	return has
 }
 
-// Bits is the number in which bit i says whether field i follows.
+// Bits returns a number whose bit i says whether field i follows.
 func Bits(has ...bool) uint64 {
 	var all uint64
 	for i, one := range has {
@@ -331,7 +331,7 @@ func (c *Codec) String(v *string) {
 	c.Lasting(v)
 }
 
-// shared reads a text as a part of the one copy of all that is read.
+// shared reads a text as a part of the one copy of the whole input.
 func (c *Codec) shared() string {
 	b := c.Raw()
 	if len(b) == 0 {
@@ -343,7 +343,7 @@ func (c *Codec) shared() string {
 	return c.text[c.off-len(b) : c.off]
 }
 
-// Lasting walks a text that outlives the record that it is read with, as a lease's owner does in the record of its
+// Lasting walks a text that outlives the record that it comes with, as a lease's owner does in the record of its
 // removal.
 func (c *Codec) Lasting(v *string) {
 	switch c.mode {
@@ -358,7 +358,7 @@ func (c *Codec) Lasting(v *string) {
 	}
 }
 
-// BoundedText walks a lasting text of at most so many bytes. A longer one is cut where it is written, because an entry that
+// BoundedText walks a lasting text of at most most bytes. A longer one is cut when written, because an entry that
 // cannot be read would stop every node.
 func (c *Codec) BoundedText(v *string, most int) {
 	if c.mode != reading {
@@ -372,7 +372,7 @@ func (c *Codec) BoundedText(v *string, most int) {
 	}
 }
 
-// Bytes walks bytes, which are copied where they are read; no bytes are read as nil.
+// Bytes walks bytes, which are copied when read; an empty slice is read as nil.
 func (c *Codec) Bytes(v *[]byte) {
 	switch c.mode {
 	case writing:
@@ -389,7 +389,7 @@ func (c *Codec) Bytes(v *[]byte) {
 	}
 }
 
-// Raw reads bytes, which are not copied.
+// Raw reads bytes without copying them.
 func (c *Codec) Raw() []byte {
 	n := c.Count(0, 1)
 	if c.err != nil {
@@ -399,17 +399,17 @@ func (c *Codec) Raw() []byte {
 	return c.b[c.off-n : c.off]
 }
 
-// Part reads bytes that hold a record, and returns a Reader of that record. If the record cannot be read, what follows
-// it still can.
+// Part reads bytes that hold a record, and returns a Reader for that record. If the record cannot be read, what
+// follows it still can.
 func (c *Codec) Part() Codec { return Codec{b: c.Raw(), mode: reading, level: c.level} }
 
-// Strings walks a list of texts; an empty one is read as nil.
+// Strings walks a list of texts; an empty list is read as nil.
 func (c *Codec) Strings(v *[]string) {
 	List(c, v, 1, func(s *string, c *Codec) { c.String(s) })
 }
 
-// List walks the number of elements, of which each takes at least so many bytes, and then the elements. An empty list is
-// read as nil.
+// List walks the number of elements, each of at least least bytes, and then the elements. An empty list is read as
+// nil.
 func List[T any](c *Codec, all *[]T, least int, fields func(*T, *Codec)) {
 	n := c.Count(len(*all), least)
 	if c.mode == reading {
@@ -423,13 +423,12 @@ func List[T any](c *Codec, all *[]T, least int, fields func(*T, *Codec)) {
 	}
 }
 
-// Each turns the walk of a record into that of an element of a List of pointers to such records.
+// Each turns the walk of a record into one for an element of a List of pointers to such records.
 func Each[T any](fields func(*T, *Codec)) func(**T, *Codec) {
 	return func(p **T, c *Codec) { fields(Ptr(c, p), c) }
 }
 
-// Ptr is the record behind a pointer, which is made anew where it is read. A nil pointer that is to be
-// written makes the walk panic.
+// Ptr returns the record behind a pointer, a new one when reading. Writing a nil pointer makes the walk panic.
 func Ptr[T any](c *Codec, p **T) *T {
 	if c.mode == reading {
 		*p = new(T)
@@ -437,7 +436,7 @@ func Ptr[T any](c *Codec, p **T) *T {
 	return *p
 }
 
-// Optional walks a byte that says whether the pointer is set, and the record behind it if so.
+// Optional walks a byte that says whether the pointer is set, and then the record behind it.
 func Optional[T any](c *Codec, p **T, fields func(*T, *Codec)) {
 	there := *p != nil
 	if c.Bool(&there); there {
@@ -447,8 +446,8 @@ func Optional[T any](c *Codec, p **T, fields func(*T, *Codec)) {
 	}
 }
 
-// Open opens a body that has its length in front. Reading cannot go beyond the body, and the strings of the body share
-// one copy of it alone, so they keep nothing else in memory. The caller passes what Open returns to Close.
+// Open opens a body that has its length in front. Reading cannot go beyond the body, and the body's strings share one
+// copy of just the body, so they keep nothing else in memory. The caller passes what Open returns to Close.
 func (c *Codec) Open() (outer Codec) {
 	switch c.mode {
 	case writing:

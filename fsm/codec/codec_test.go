@@ -177,7 +177,7 @@ func TestAFieldIsThereFromItsLevelOn(t *testing.T) {
 	}
 }
 
-// The level that a record needs is that of the highest field that is set, wherever it stands in the record.
+// A record needs the level of its highest field that is set, wherever that is in the record.
 func TestARecordNeedsTheLevelOfWhatItHas(t *testing.T) {
 	type inner struct{ Later string }
 	type record struct {

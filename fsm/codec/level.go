@@ -3,7 +3,7 @@ package codec
 // release is the first version that reads a level, and what the level brings.
 type release struct{ version, brings string }
 
-// released lists the levels up to this version's. Programs that stand for later versions add theirs.
+// released lists the levels up to this version's. Programs that play later versions add theirs.
 var released = []release{
 	1: {"0.1", "everything"},
 	2: {"0.1.1", "bounds on what one operation sets in motion, one grace for sessions"},
@@ -18,5 +18,5 @@ func VersionOf(level byte) string {
 	return "a version after " + releases[len(releases)-1].version
 }
 
-// BroughtBy says what a level, which this program reads, brings.
+// BroughtBy returns what a level that this program reads brings.
 func BroughtBy(level byte) string { return releases[level].brings }

@@ -2,7 +2,7 @@
 
 package codec
 
-// A program with the tag nextlevel stands for the next version in tests of upgrades.
+// A program with the build tag nextlevel plays the next version in tests of upgrades.
 const (
 	Oldest = 1
 	Newest = 4

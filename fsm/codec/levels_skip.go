@@ -2,7 +2,7 @@
 
 package codec
 
-// A program with the tag skiplevel stands, in tests of upgrades, for a version that does not read what this one
+// A program with the build tag skiplevel plays, in tests of upgrades, a version that does not read what this one
 // writes.
 const (
 	Oldest = 4

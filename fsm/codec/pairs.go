@@ -1,9 +1,9 @@
 package codec
 
-// Pair is a text by its key, as metadata and headers have them. The order is kept as it was given.
+// Pair is a key with a text, as in metadata and headers. Their order is kept as given.
 type Pair struct{ Key, Value string }
 
-// Pairs walks pairs; none are nil.
+// Pairs walks pairs; an empty list is read as nil.
 func (c *Codec) Pairs(all *[]Pair) {
 	n := c.Count(len(*all), 2) // two lengths
 	if c.Reading() {

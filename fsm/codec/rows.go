@@ -8,18 +8,18 @@ import (
 // MaxKind is the greatest number of an operation: it leaves two bits of the first byte for the origin.
 const MaxKind = 1<<6 - 1
 
-// Row is an operation as the formats, the metrics and their pages know it.
+// Row describes an operation to the formats, the metrics and their pages.
 type Row struct {
-	Kind  byte   // its number; never renumber one, and never use one again
-	Level byte   // of the formats, the first that has it
+	Kind  byte   // its number; never renumber one, and never reuse one
+	Level byte   // the first level of the formats that has it
 	Name  string // as metrics and people call it
 	Type  string // as docs/reference/formats/log-entry.md calls it
-	Zero  any    // without anything
+	Zero  any    // the zero operation
 	walk  func(c *Codec, op any) (read any)
 }
 
-// RowOf returns the row of an operation whose fields are walked so. They are walked in a copy: what is written is not
-// assigned to.
+// RowOf returns the row of an operation whose fields are walked by fields. They are walked in a copy, so writing
+// assigns to nothing.
 func RowOf[T any](level byte, name string, fields func(T, *Codec) T) Row {
 	var zero T
 	return Row{Level: level, Name: name, Type: reflect.TypeFor[T]().Name(), Zero: zero, walk: func(c *Codec, op any) any {
@@ -33,17 +33,17 @@ func RowOf[T any](level byte, name string, fields func(T, *Codec) T) Row {
 
 // Table has the operations of one half of the state.
 type Table[Op any] struct {
-	what string        // they are, for errors
+	what string        // what they are, for errors
 	kind func(Op) byte // the number of an operation
 	rows [MaxKind + 1]Row
 }
 
-// TableOf returns a table. It panics if two operations have one kind.
+// TableOf returns a table. It panics if two operations have the same kind.
 func TableOf[Op any](what string, kind func(Op) byte, rows ...Row) *Table[Op] {
 	return (&Table[Op]{what: what, kind: kind}).With(rows...)
 }
 
-// With returns the table and more operations.
+// With returns the table with more operations.
 func (t *Table[Op]) With(rows ...Row) *Table[Op] {
 	all := *t
 	for _, r := range rows {
@@ -69,10 +69,10 @@ func (t *Table[Op]) Rows() (all []Row) {
 // Kind returns the number of an operation.
 func (t *Table[Op]) Kind(op Op) byte { return t.kind(op) }
 
-// Name returns what metrics and people call an operation.
+// Name returns the name of an operation in metrics and for people.
 func (t *Table[Op]) Name(op Op) string { return t.rows[t.kind(op)].Name }
 
-// Fields walks an operation with its kind in front, and sets op where it is read.
+// Fields walks an operation with its kind in front, and sets op when reading.
 func (t *Table[Op]) Fields(c *Codec, op *Op) {
 	var kind byte
 	if !c.Reading() {
@@ -82,8 +82,8 @@ func (t *Table[Op]) Fields(c *Codec, op *Op) {
 	t.Walk(c, kind, op)
 }
 
-// Walk is Fields for an operation whose kind was walked before. It panics if it has to write one that the table, or the
-// level, does not have.
+// Walk does what Fields does, for an operation whose kind was already walked. It panics if it must write an operation
+// that the table, or the level, does not have.
 func (t *Table[Op]) Walk(c *Codec, kind byte, op *Op) {
 	switch {
 	case kind > MaxKind || t.rows[kind].walk == nil || !c.Since(t.rows[kind].Level, true):

@@ -21,17 +21,17 @@ const (
 // VersionOf returns the first version of Rollcall that reads a level.
 func VersionOf(level byte) string { return codec.VersionOf(level) }
 
-// BroughtBy says what a level, which this program reads, brings.
+// BroughtBy returns what a level that this program reads brings.
 func BroughtBy(level byte) string { return codec.BroughtBy(level) }
 
-// Reads is what a node says of its program, and of the level it writes.
+// Reads is what a node says about its program, and about the level it writes.
 type Reads struct {
 	Version string // of the program
 	Oldest  byte   // levels that it reads
 	Newest  byte
-	Since   int64 // since when the node has read Newest, ms since the epoch, restarts included
+	Since   int64 // when the node began to read Newest, ms since the epoch; restarts do not reset it
 	Writes  byte  // the level that the node writes
-	Fresh   bool  // the node began with nothing, and has not yet decided whether all others did
+	Fresh   bool  // the node began empty, and has not yet decided whether all others did
 }
 
 // Own returns what a node of this program says.
@@ -42,12 +42,12 @@ func Own(version string, since int64, writes byte) Reads {
 // Reads reports whether the node reads a level.
 func (r Reads) Reads(level byte) bool { return r.Oldest <= level && level <= r.Newest }
 
-// Header is the HTTP header in which servers that replicate tell each other what they read, even if they
-// cannot read the message that comes with it.
+// Header is the HTTP header that tells other replicating servers what a server reads, even if they cannot read the
+// message itself.
 const Header = "X-Rollcall-Level"
 
-// String returns the form of the header: 1 if the node is fresh, else 0; the level that is written; the oldest
-// and the newest that are read; since when (ms since the epoch); and the program's version.
+// String returns the form of the header: 1 if the node is fresh, else 0; the level that it writes; the oldest and the
+// newest that it reads; since when (ms since the epoch); and the program's version.
 func (r Reads) String() string {
 	fresh := 0
 	if r.Fresh {
@@ -82,7 +82,7 @@ type Node struct {
 	Reads
 }
 
-// Policy says when a level that all nodes read is written.
+// Policy decides when a level that all nodes read is written.
 type Policy struct {
 	Finalize Finalize      `key:"cluster.finalize" default:"auto" words:"auto manual" help:"when all nodes run a newer version: auto, new formats are written cluster.finalize-after later; manual, when an operator says so (rollcall upgrade finalize). Until then the older version can be started again"`
 	After    time.Duration `key:"cluster.finalize-after" default:"24h" min:"0s" help:"how long all nodes have run a newer version before its formats are written, with cluster.finalize auto"`
@@ -97,21 +97,22 @@ const (
 	Manual Finalize = "manual"
 )
 
-// steady is how long all nodes must be seen to read a level before it is written: while nodes are replaced in
-// turn, one may appear again as it was before.
+// steady is how long all nodes must be seen to read a level before it is written: while nodes are replaced in turn,
+// one may appear again in its old version.
 const steady = 30 * time.Second
 
 // Rise decides when the nodes of a cluster write the next level. It belongs to one goroutine.
 type Rise struct {
 	Policy
-	// Fresh: this node began with nothing. Where all nodes did, nobody can want to go back, so they at once
-	// write all levels that they all read, one after the other. It turns false when, with all nodes known, one
-	// did not begin with nothing, or does not read the next level.
+	// Fresh: this node began empty. If all nodes did, nobody can want to go back, so they immediately write all
+	// levels that they all read, one after the other. It turns false when, with all nodes known, one of them did not
+	// begin empty, or does not read the next level.
 	Fresh bool
 	since time.Time // since when every node has been seen to read the next level; zero: not now
 }
 
-// Observe takes what the nodes read at a moment, this one among them, and reports whether to write the next level now.
+// Observe takes what all nodes, including this one, read at a moment, and reports whether to write the next level
+// now.
 func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
 	if level == codec.Newest {
 		return false
@@ -133,7 +134,8 @@ func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
 	return now.Sub(r.since) >= steady && !due.IsZero() && !now.Before(due)
 }
 
-// Due returns when the next level will be written automatically if the nodes run on as they do; zero: it will not be.
+// Due returns when the next level will be written automatically if the nodes stay as they are, or zero if it will
+// not.
 func (r *Rise) Due(level byte, nodes []Node) time.Time {
 	if r.Finalize != Auto || level == codec.Newest || Lacking(nodes, level+1) != "" {
 		return time.Time{}
@@ -164,7 +166,7 @@ type NotYet string
 // Error implements error.
 func (n NotYet) Error() string { return string(n) }
 
-// Lacking says in words which of the nodes do not read a level, or are not known to; "": all do.
+// Lacking names the nodes that do not read a level, or may not, in words; "" if all do.
 func Lacking(nodes []Node, level byte) string {
 	var words []string
 	for _, n := range nodes {
@@ -178,8 +180,8 @@ func Lacking(nodes []Node, level byte) string {
 	return strings.Join(words, ", ")
 }
 
-// Written returns the level that a cluster writes, as a node that writes own knows it: the entry that raises the level
-// may be one that others have applied already.
+// Written returns the level that a cluster writes, to the knowledge of a node that writes own: others may already have
+// applied the entry that raises the level.
 func Written(own byte, nodes []Node) byte {
 	for _, n := range nodes {
 		own = max(own, n.Writes)
@@ -187,7 +189,7 @@ func Written(own byte, nodes []Node) byte {
 	return own
 }
 
-// Refusal is why an operation that needs a level is not done by nodes that write a lower one.
+// Refusal returns why nodes that write a lower level do not perform an operation.
 func Refusal(nodes []Node, level byte) string {
 	if lacking := Lacking(nodes, level); lacking != "" {
 		return fmt.Sprintf("needs all nodes at %s; %s", codec.VersionOf(level), lacking)

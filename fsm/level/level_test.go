@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// The nodes of these tests write a level below what this program reads, as nodes of the version before do.
+// The nodes of these tests write a level below what this program reads, as nodes of the previous version do.
 const before = codec.Newest - 1
 
 var start = time.UnixMilli(1_700_000_000_000)

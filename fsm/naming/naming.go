@@ -1,5 +1,5 @@
-// Package naming says which characters names may have, of whatever things, and shortens texts for people. Who makes a
-// thing decides what to do about names that may not be new: what has such a name already goes on (package capacity).
+// Package naming says which characters the names of things may have, and shortens texts for people. Whoever makes a
+// thing decides what to do about names that new things may not have: existing ones keep theirs (package capacity).
 package naming
 
 import (
@@ -21,11 +21,12 @@ func Valid(name string) bool {
 	return name != "" && len(name) <= Max && name != "." && name != ".." && Plain(name)
 }
 
-// Hides reports whether a text has characters that are not seen, and make it look like another text: those that turn
-// the direction of writing, of no width, or that separate lines (Unicode's Cf, Zl, Zp and all that it calls default ignorable).
+// Hides reports whether a text has invisible characters that make it look like another text: those that change the
+// direction of writing, have no width, or separate lines (Unicode's Cf, Zl, Zp and everything that it calls default
+// ignorable).
 func Hides(text string) bool { return strings.ContainsFunc(text, Unseen) }
 
-// Cut shortens a text to at most most bytes of whole characters, with dots at the end.
+// Cut shortens a text to at most most bytes of whole characters, with an ellipsis at the end.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

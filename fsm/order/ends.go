@@ -5,13 +5,12 @@ import (
 	"container/heap"
 )
 
-// Ends is a heap of slots (numbers from 0, given again when they are free) by the end that was known when each
-// was last checked, by the lease clock in ms. The renewal of a slot does not touch the heap: an end lies in the
-// future or is corrected when it comes to the top. It is derived from what has the slots, and so no part of a
-// snapshot. The zero Ends is ready for use.
+// Ends is a heap of slots (numbers from 0, reused when they are free) by their ends as last checked, in ms of lease
+// clock. The renewal of a slot does not touch the heap: an end is in the future, or is corrected when it comes to the
+// top. It is derived from the owner of the slots, and so not part of a snapshot. The zero Ends is ready for use.
 type Ends struct {
 	slots slots
-	found []uint32 // what Ended returned last; its memory is used again
+	found []uint32 // what Ended returned last; its memory is reused
 }
 
 // slots is the heap itself.
@@ -21,7 +20,7 @@ type slots struct {
 	position []int32  // by slot: where it is in order
 }
 
-// Len is a method of heap.Interface, as the next four are.
+// Len is a method of heap.Interface, like the next four.
 func (s *slots) Len() int { return len(s.order) }
 
 // Less orders by end, then by slot, so that the order is the same on every node.
@@ -51,22 +50,22 @@ func (s *slots) Pop() any {
 	return slot
 }
 
-// Len is how many slots have an end.
+// Len returns how many slots have an end.
 func (e *Ends) Len() int { return len(e.slots.order) }
 
-// Has says whether a slot has an end.
+// Has reports whether a slot has an end.
 func (e *Ends) Has(slot uint32) bool {
 	s := &e.slots
 	return int(slot) < len(s.position) && int(s.position[slot]) < len(s.order) && s.order[s.position[slot]] == slot
 }
 
-// Known is the end of a slot that has one, as it was last checked.
+// Known returns the end of a slot that has one, as last checked.
 func (e *Ends) Known(slot uint32) int64 { return e.slots.end[slot] }
 
-// Compare orders two slots by what is known of their ends, then by number.
+// Compare orders two slots by their known ends, then by number.
 func (e *Ends) Compare(a, b uint32) int { return e.slots.compare(a, b) }
 
-// Add enters a slot that has no end.
+// Add enters a slot that has no end yet.
 func (e *Ends) Add(slot uint32, end int64) {
 	s := &e.slots
 	for int(slot) >= len(s.end) {
@@ -82,11 +81,11 @@ func (e *Ends) Move(slot uint32, end int64) {
 	heap.Fix(&e.slots, int(e.slots.position[slot]))
 }
 
-// Remove takes a slot out.
+// Remove removes a slot.
 func (e *Ends) Remove(slot uint32) { heap.Remove(&e.slots, int(e.slots.position[slot])) }
 
 // Ended returns the slots that ended before now, in no order, valid until the next call. Slots whose known end is
-// before now are checked against their true end, which end returns. It costs O(those checked).
+// before now are checked against their true end, which end returns. It costs O(checked slots).
 func (e *Ends) Ended(now int64, end func(slot uint32) int64) []uint32 {
 	e.found = e.candidates(now)
 	ended := e.found[:0]
@@ -101,7 +100,8 @@ func (e *Ends) Ended(now int64, end func(slot uint32) int64) []uint32 {
 	return ended
 }
 
-// candidates returns the slots whose known end is before now, in no order. In the heap, below one that is not there is none.
+// candidates returns the slots whose known end is before now, in no order. In the heap, a slot that is not a
+// candidate has only such slots below it.
 func (e *Ends) candidates(now int64) []uint32 {
 	s, found := &e.slots, e.found[:0]
 	visit := func(at int) {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Renewals do not touch the heap, and it must find what has ended all the same.
+// Renewals do not touch the heap, but it must still find what has ended.
 func TestEndsFindsTheSlotsWhoseTrueEndHasPassed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e order.Ends

@@ -1,5 +1,6 @@
 // Package order holds what both halves of the state (packages registry and kv) have in common: how changes are
-// numbered, what ends at which time, how readers wait for changes, and how fresh a read is. It knows neither instances nor keys.
+// numbered, what ends when, how readers wait for changes, and how fresh a read is. It knows neither instances nor
+// keys.
 package order
 
 import (
@@ -9,16 +10,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Index counts the changes that readers see, of instances and of keys alike: one step per operation (a
-// transaction is one); an Evict counts one per lease it removes, so that a reader of the change list can stop
-// between any two. Renewals, ticks, transitions of self-preservation, refused operations and those that change
-// nothing take none.
+// Index counts the changes that readers see, of instances and of keys alike: one step per operation (a transaction is
+// one). An Evict counts one per removed lease, so that a reader of the change list can stop between any two.
+// Renewals, ticks, transitions of self-preservation, refused operations and those that change nothing take no Index.
 type Index uint64
 
 // Key names an instance.
 type Key struct{ App, ID string }
 
-// Fields walks a key.
 func (k *Key) Fields(c *codec.Codec) {
 	c.String(&k.App)
 	c.String(&k.ID)
@@ -38,18 +37,17 @@ func (k Key) Compare(o Key) int {
 // Epoch is a leadership: the Raft term and index of its Establish entry.
 type Epoch struct{ Term, Index uint64 }
 
-// Fields walks an epoch.
 func (e *Epoch) Fields(c *codec.Codec) {
 	c.Uint64(&e.Term)
 	c.Uint64(&e.Index)
 }
 
-// Leads says whether an operation of the leader, in an entry of a term, was proposed under the present epoch, e.
+// Leads reports whether an operation of the leader, in an entry of a term, was proposed under the present epoch, e.
 func (e Epoch) Leads(term uint64, proposed Epoch) bool {
 	return term == proposed.Term && proposed == e
 }
 
-// Later is the lease clock some ms after now; what is too far for the clock is its last moment.
+// Later returns the lease clock ms after now, or its last moment if that is too far.
 func Later(now, ms int64) int64 {
 	if ms > math.MaxInt64-now {
 		return math.MaxInt64
@@ -57,8 +55,8 @@ func Later(now, ms int64) int64 {
 	return now + ms
 }
 
-// EndWithGrace is the last moment (lease clock, ms) of what ends at one unless a leadership was established lately: then it
-// has a grace of so many ms, and no more than one however often leaders change (docs/adr/0034).
+// EndWithGrace returns the last moment (lease clock, ms) of something that ends at end unless a leadership was
+// established lately: then it gets a grace (ms), but only one, however often leaders change (docs/adr/0034).
 func EndWithGrace(end, established, grace int64) int64 {
 	return max(end, min(Later(established, grace), Later(end, grace)))
 }
@@ -70,7 +68,7 @@ type Consistency uint8
 const (
 	// Linearizable: includes every operation that was acknowledged, by any node, before the read began.
 	Linearizable Consistency = iota
-	// Leader: what the node that believes to be leader has; may be stale after a pause or partition.
+	// Leader: what the node that believes it leads has; may be stale after a pause or partition.
 	Leader
 	// Stale: what this node has, without asking another.
 	Stale

@@ -7,15 +7,15 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Schedule is what ends at times of the lease clock (ms) that are known, in the order of time and then of a
-// second key. It is derived from the state, and so no part of a snapshot. Why it is an interface: see Tree.
+// Schedule holds things that end at known times of the lease clock (ms), in the order of time and then of a second
+// key. It is derived from the state, and so not part of a snapshot. For why it is an interface, see Tree.
 type Schedule[K any] interface {
 	Len() int
-	// Set enters a key at a time, Delete is its inverse, and Has says whether it is there.
+	// Set enters a key at a time, Delete is its inverse, and Has reports whether it is there.
 	Set(at int64, key K)
 	Delete(at int64, key K)
 	Has(at int64, key K) bool
-	// First is what ends first, and Last when the last one ends.
+	// First returns what ends first, and Last when the last one ends.
 	First() (at int64, key K, ok bool)
 	Last() (at int64, ok bool)
 	// Due yields what ends at a moment or before, oldest first. The schedule must not change meanwhile.
@@ -24,7 +24,7 @@ type Schedule[K any] interface {
 	Copy() Schedule[K]
 }
 
-// schedule has its items in boxes, for the reason of boxedMap.
+// schedule has its items in boxes, for the same reason as boxedMap.
 type schedule[K any] struct{ tree *btree.BTreeG[*item[K]] }
 
 type item[K any] struct {
@@ -32,7 +32,7 @@ type item[K any] struct {
 	key K
 }
 
-// NewSchedule returns an empty schedule, whose keys compare orders.
+// NewSchedule returns an empty schedule, with keys ordered by compare.
 func NewSchedule[K any](compare func(a, b K) int) Schedule[K] {
 	return schedule[K]{newTree(func(a, b *item[K]) int {
 		if c := cmp.Compare(a.at, b.at); c != 0 {
@@ -45,7 +45,7 @@ func NewSchedule[K any](compare func(a, b K) int) Schedule[K] {
 // Copy implements Schedule.
 func (s schedule[K]) Copy() Schedule[K] { return schedule[K]{s.tree.Copy()} }
 
-// Len is how many there are.
+// Len returns how many items there are.
 func (s schedule[K]) Len() int { return s.tree.Len() }
 
 // Set enters a key at a time.
@@ -54,19 +54,19 @@ func (s schedule[K]) Set(at int64, key K) { s.tree.Set(&item[K]{at, key}) }
 // Delete is the inverse of Set.
 func (s schedule[K]) Delete(at int64, key K) { s.tree.Delete(&item[K]{at, key}) }
 
-// Has says whether a key is entered at a time.
+// Has reports whether a key is entered at a time.
 func (s schedule[K]) Has(at int64, key K) bool {
 	_, ok := s.tree.Get(&item[K]{at, key})
 	return ok
 }
 
-// First is what ends first.
+// First returns what ends first.
 func (s schedule[K]) First() (at int64, key K, ok bool) {
 	e, ok := open(s.tree.Min())
 	return e.at, e.key, ok
 }
 
-// Last is when the last one ends.
+// Last returns when the last one ends.
 func (s schedule[K]) Last() (at int64, ok bool) {
 	e, ok := open(s.tree.Max())
 	return e.at, ok

@@ -6,10 +6,10 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Tree is an ordered set of which a copy costs little. What is in one is found by an element that compares as equal.
+// Tree is an ordered set that is cheap to copy. It is searched with an element that compares as equal.
 //
-// Tree and Map are interfaces because every package that knows a type of btree compiles all of its methods anew: the packages
-// above this one know views and states, with some twenty trees in them, and took 17 s each.
+// Tree and Map are interfaces because every package that knows a type of btree compiles all of its methods again: the
+// packages above this one know views and states, with some twenty trees in them, and took 17 s each.
 type Tree[T any] interface {
 	Len() int
 	Get(like T) (T, bool)
@@ -17,23 +17,23 @@ type Tree[T any] interface {
 	Delete(like T) (before T, deleted bool)
 	Min() (T, bool)
 	Max() (T, bool)
-	// Scan, Ascend and Reverse call do with one after the other, from the first one, from the first that is not less, and from the
-	// last one, until it returns false.
+	// Scan, Ascend and Reverse call do with one element after the other until it returns false: from the first, from
+	// the first that is not less than from, and backwards from the last.
 	Scan(do func(T) bool)
 	Ascend(from T, do func(T) bool)
 	Reverse(do func(T) bool)
 	Copy() Tree[T]
 }
 
-// Cursor stands at an element of a Tree that does not change meanwhile, or before the first one.
+// Cursor is a position in a Tree that does not change meanwhile: at an element, or before the first one.
 type Cursor[T any] interface {
-	// First and Next say whether there is one.
+	// First and Next report whether there is such an element.
 	First() bool
 	Next() bool
 	Item() T
 }
 
-// Map is an ordered map of which a copy costs little.
+// Map is an ordered map that is cheap to copy.
 type Map[K cmp.Ordered, V any] interface {
 	Len() int
 	Get(K) (V, bool)
@@ -43,7 +43,7 @@ type Map[K cmp.Ordered, V any] interface {
 	Min() (K, V, bool)
 	Max() (K, V, bool)
 	PopMin() (K, V, bool)
-	// Scan, Ascend and Reverse are those of Tree.
+	// Scan, Ascend and Reverse work as in Tree.
 	Scan(do func(K, V) bool)
 	Ascend(from K, do func(K, V) bool)
 	Reverse(do func(K, V) bool)
@@ -53,9 +53,9 @@ type Map[K cmp.Ordered, V any] interface {
 	Copy() Map[K, V]
 }
 
-// MapCursor is a Cursor of a Map.
+// MapCursor is a Cursor for a Map.
 type MapCursor[K cmp.Ordered, V any] interface {
-	// Seek, Last, Next and Prev say whether there is one. Seek looks for the first one that is not less.
+	// Seek, Last, Next and Prev report whether there is such an element. Seek looks for the first that is not less.
 	Seek(K) bool
 	Last() bool
 	Next() bool
@@ -89,10 +89,10 @@ func (t *tree[T]) Ascend(from T, do func(T) bool) { t.of().Ascend(from, do) }
 func (t *tree[T]) Reverse(do func(T) bool)        { t.of().Reverse(do) }
 func (t *tree[T]) Copy() Tree[T]                  { return (*tree[T])(t.of().Copy()) }
 
-// boxedTree has its elements in boxes: one tree in the program for all kinds of them, where each would take 40 kB of it.
+// boxedTree has its elements in boxes: one tree type in the program for all of them, where each would take 40 kB.
 type boxedTree[T any] btree.BTreeG[*T]
 
-// NewBoxedTree is NewTree for elements that are no pointers, where few are looked for.
+// NewBoxedTree returns an empty tree for elements that are not pointers, if searches are rare.
 func NewBoxedTree[T any](compare func(a, b T) int) Tree[T] {
 	return (*boxedTree[T])(newTree(func(a, b *T) int { return compare(*a, *b) }))
 }
@@ -113,7 +113,7 @@ func unboxed[T any](do func(T) bool) func(*T) bool {
 	return func(box *T) bool { return do(*box) }
 }
 
-// NewCursor returns a cursor of a tree of NewTree.
+// NewCursor returns a cursor for a tree made by NewTree.
 func NewCursor[T any](t Tree[T]) Cursor[T] {
 	at := t.(*tree[T]).of().Iter()
 	return &at
@@ -121,8 +121,8 @@ func NewCursor[T any](t Tree[T]) Cursor[T] {
 
 type treeMap[K cmp.Ordered, V any] btree.Map[K, V]
 
-// NewMap returns an empty map, whose nodes have a degree; 0: that of btree, which is larger. Its values are pointers: for those
-// that are not there is NewBoxedMap.
+// NewMap returns an empty map whose nodes have a degree; 0 stands for btree's own, which is larger. Its values are
+// pointers; for other values use NewBoxedMap.
 func NewMap[K cmp.Ordered, V any](degree int) Map[K, V] {
 	return (*treeMap[K, V])(btree.NewMap[K, V](degree))
 }
@@ -144,10 +144,10 @@ func (m *treeMap[K, V]) Keys() []K                          { return m.of().Keys
 func (m *treeMap[K, V]) Values() []V                        { return m.of().Values() }
 func (m *treeMap[K, V]) Copy() Map[K, V]                    { return (*treeMap[K, V])(m.of().Copy()) }
 
-// boxedMap has its values in boxes: one tree in the program for all kinds of them, where each would take 40 kB of it.
+// boxedMap has its values in boxes: one tree type in the program for all of them, where each would take 40 kB.
 type boxedMap[K cmp.Ordered, V any] treeMap[K, *V]
 
-// NewBoxedMap is NewMap for values that are no pointers.
+// NewBoxedMap does what NewMap does, for values that are not pointers.
 func NewBoxedMap[K cmp.Ordered, V any](degree int) Map[K, V] {
 	return (*boxedMap[K, V])(btree.NewMap[K, *V](degree))
 }
@@ -198,7 +198,7 @@ type boxedCursor[K cmp.Ordered, V any] struct{ MapCursor[K, *V] }
 // Value implements MapCursor.
 func (c boxedCursor[K, V]) Value() V { return *c.MapCursor.Value() }
 
-// NewMapCursor returns a cursor of a map of this package.
+// NewMapCursor returns a cursor for a map of this package.
 func NewMapCursor[K cmp.Ordered, V any](m Map[K, V]) MapCursor[K, V] {
 	if boxed, ok := m.(*boxedMap[K, V]); ok {
 		at := boxed.of().Iter()

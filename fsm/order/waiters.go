@@ -1,15 +1,15 @@
 package order
 
-// Waiters are callers that wait for topics, each until the next change of its topic: only the waiters of that
-// topic are woken. The zero value is ready. A mutex of the owner guards it.
+// Waiters are callers that wait for topics, each until the next change of its topic: only the waiters of that topic
+// are woken. The zero value is ready. The owner's mutex guards it.
 //
-// Nothing of the state depends on it: it serves readers, beside the state machine.
+// The state does not depend on it: it serves readers, beside the state machine.
 type Waiters[T comparable] struct {
 	topics  map[T]*Wait[T] // those with waiters
 	waiting int            // callers, for all topics together
 }
 
-// Wait is the wait of one or more callers for a topic, until the next change of it.
+// Wait is the wait of one or more callers for the next change of a topic.
 type Wait[T comparable] struct {
 	key     T
 	waiting int // callers
@@ -17,16 +17,16 @@ type Wait[T comparable] struct {
 	before  Index
 }
 
-// Woken is closed at the change.
+// Woken returns a channel that is closed at the change.
 func (wait *Wait[T]) Woken() <-chan struct{} { return wait.woken }
 
-// Before is the index that Wake was called with. It is known when Woken is closed.
+// Before returns the index that Wake was called with. It is known once Woken is closed.
 func (wait *Wait[T]) Before() Index { return wait.before }
 
-// Len is how many callers wait.
+// Len returns how many callers wait.
 func (w *Waiters[T]) Len() int { return w.waiting }
 
-// Join adds a caller that waits for a topic; first says that none did before.
+// Join adds a caller that waits for a topic; first reports that nobody waited for it before.
 func (w *Waiters[T]) Join(key T) (wait *Wait[T], first bool) {
 	wait, ok := w.topics[key]
 	if !ok {
@@ -41,8 +41,8 @@ func (w *Waiters[T]) Join(key T) (wait *Wait[T], first bool) {
 	return wait, !ok
 }
 
-// Leave takes a caller out of a wait; last says that none waits for the topic any more. A wait that was woken is
-// over, and its topic may have a new one.
+// Leave removes a caller from a wait; last reports that nobody waits for the topic any longer. A woken wait is over,
+// and its topic may have a new one.
 func (w *Waiters[T]) Leave(wait *Wait[T]) (last bool) {
 	if w.topics[wait.key] != wait {
 		return false

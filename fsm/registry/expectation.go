@@ -25,7 +25,8 @@ func (e *ExpectationState) fields(c *codec.Codec) {
 const minute = 60_000
 
 // upstreamAllows is upstream's gate: it allows evictions only while there are more renewals than the threshold, which
-// must not be 0. Source: PeerAwareInstanceRegistryImpl.isLeaseExpirationEnabled.
+// must not be 0.
+// Source: PeerAwareInstanceRegistryImpl.isLeaseExpirationEnabled.
 func upstreamAllows(f Figures) bool { return f.Threshold > 0 && f.Renewals > f.Threshold }
 
 // renewalThreshold is the number of renewals per minute at or below which upstream stops evicting:

@@ -103,8 +103,7 @@ func (r *Registry) freeSlots() []uint32 {
 	return free
 }
 
-// StateOf returns the state of the live lease of a handle, as Freeze captures it; ok is false if there is no such
-// lease.
+// StateOf returns the state of the live lease of a handle, as Freeze captures it; ok is false if the handle is dead.
 func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
 	l := r.handles.byHandle(h)
 	if l == nil {

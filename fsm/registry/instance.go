@@ -218,7 +218,7 @@ type DataCenter struct {
 	Metadata []Pair
 }
 
-// Value returns the metadata value of key, "" if there is none.
+// Value returns the metadata value of key, or "".
 func (d DataCenter) Value(key string) string { return lookup(d.Metadata, key) }
 
 // Defaults of a lease, in seconds, if the client gives no number or one below 1.
@@ -327,7 +327,7 @@ func (i *Instance) ID() string {
 // Key returns the instance's key.
 func (i *Instance) Key() Key { return Key{App: i.App, ID: i.ID()} }
 
-// Meta returns the metadata value of key, "" if there is none.
+// Meta returns the metadata value of key, or "".
 func (i *Instance) Meta(key string) string { return lookup(i.Metadata, key) }
 
 func lookup(pairs []Pair, key string) string {

@@ -264,7 +264,7 @@ func hasEnded(op Replica) bool {
 const seemsFresher = 6000
 
 // outdates reports whether a record outweighs a copy of the instance whose last renewal was at a moment (lease clock,
-// ms): the copy is no newer than the canceled one, or the instance was evicted and not renewed since. An evicted
+// ms): the copy is not newer than the canceled one, or the instance was evicted and not renewed since. An evicted
 // instance may come back: a living client renews its lease, and the next copy is accepted.
 func (m Removal) outdates(op Replica, renewed int64) bool {
 	if compareVersion(m.Lease, op.Life, op.Instance.LastDirty) < 0 {

@@ -68,7 +68,7 @@ type Result struct {
 	Outcome Outcome
 	Index   Index  // of the (last) change; 0 if nothing changed
 	Handle  Handle // Register: the lease's handle
-	Count   int    // Evict: how many leases went; DeleteOverride, Quarantine: how many acts that waited in a record ended
+	Count   int    // Evict: how many leases went; DeleteOverride, Quarantine: how many acts waiting in a record ended
 }
 
 // Fields walks a result. Its first byte holds the outcome and which other fields follow, namely the nonzero ones: the

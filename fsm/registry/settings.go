@@ -17,7 +17,7 @@ import (
 // that every node explains a lease alike, whatever its own file says. Each is a setting of the leading node (see
 // package setting), and zero in entries written before it existed.
 type Settings struct {
-	// SelfPreservation lets it come on by itself.
+	// SelfPreservation lets it come on automatically.
 	SelfPreservation bool `key:"self-preservation.enabled" default:"true" help:"withhold evictions while too few leases are renewed (enableSelfPreservation); an operator's hold works without it"`
 	// Threshold is the share of fresh leases at or below which self-preservation comes on.
 	Threshold Share `key:"self-preservation.renewal-percent-threshold" default:"0.85" help:"share of fresh leases, 0 to 1, at or below which evictions are withheld; 1 minus it is the share of the registry that one round may evict (renewalPercentThreshold); 1: nothing is ever evicted; 0 without self-preservation: all at once"`

@@ -250,7 +250,7 @@ func parts(address string) iter.Seq[string] {
 // handles is the table of live leases: by slot, and by name. A slot is assigned at registration, kept across
 // re-registrations and freed at removal.
 type handles struct {
-	leases     []*Lease // by slot; nil where free
+	leases     []*Lease // by slot; nil if free
 	slots      map[Key]uint32
 	free       []uint32    // the last one is used first
 	generation uint64      // the last one assigned; never reset

@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 )
 
-// maxPath is the longest path that is passed as it is; the operating system takes 108 bytes at most.
+// maxPath is the longest path that is used unchanged; the operating system takes at most 108 bytes.
 const maxPath = 100
 
-// ListenUnix binds a socket that its owner alone may use. What lies there is removed: the caller knows that no process listens on it.
+// ListenUnix binds a socket that only its owner may use. It removes whatever is at the path: the caller knows that no
+// process listens there.
 func ListenUnix(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -54,7 +55,7 @@ func DialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", short)
 }
 
-// shortPath is a path that is short enough, until done is called: by way of the open directory.
+// shortPath returns a short enough path, by way of the open directory, which is valid until done is called.
 func shortPath(path string) (short string, done func(), err error) {
 	if len(path) <= maxPath {
 		return path, func() {}, nil

@@ -1,5 +1,5 @@
-// Package world is what a node finds around it: the network and the wall clock. By default a node uses those of its
-// machine; the simulator (cmd/internal/sim) gives each of its nodes a world of its own.
+// Package world is what a node finds around it: the network and the wall clock. By default a node uses its machine's;
+// the simulator (cmd/internal/sim) gives each of its nodes a world of its own.
 //
 // No other package of the server listens, dials or reads a date from the machine's clock:
 // TestOnlyTheWorldListensAndDials and TestOnlyTheWorldTellsTheTime, in the root package, see to it.
@@ -57,8 +57,8 @@ func (w *World) DialContext(ctx context.Context, network, address string) (net.C
 	return w.DialControlled(ctx, network, address, nil)
 }
 
-// DialControlled is DialContext, limited to addresses that control, unless it is nil, allows: it is asked about every
-// address of a name.
+// DialControlled connects as DialContext does, but only to addresses that control, if it is not nil, allows: it is
+// asked about every address of a name.
 func (w *World) DialControlled(ctx context.Context, network, address string, control Control) (net.Conn, error) {
 	if w == nil || w.Network == nil {
 		return (&net.Dialer{ControlContext: control}).DialContext(ctx, network, address)

@@ -16,14 +16,14 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// LeaderState is which node leads, as far as this node knows. Its zero value knows none; Run keeps it up to date.
+// LeaderState tells which node leads, to this node's knowledge. Its zero value knows none; Run keeps it up to date.
 type LeaderState struct {
 	Self string // this node's server id
 	Log  *slog.Logger
 
 	own     atomic.Pointer[Leadership] // set while this node is the established leader
 	leader  atomic.Pointer[Leader]     // the leader as Raft reported it; nil if there is none
-	terms   atomic.Pointer[Terms]      // newest that the leader has said of its leadership; may be nil
+	terms   atomic.Pointer[Terms]      // newest that the leader has said about its leadership; may be nil
 	changed wait.Broadcast             // fires when own or leader changed
 }
 
@@ -64,10 +64,10 @@ func (s *LeaderState) Lead(l *Leadership) {
 	})
 }
 
-// Terms returns the newest that this node knows of another node's leadership, or nil.
+// Terms returns the newest that this node knows about another node's leadership, or nil.
 func (s *LeaderState) Terms() *Terms { return s.terms.Load() }
 
-// SetTerms keeps what the leader has said of its leadership.
+// SetTerms keeps what the leader has said about its leadership.
 func (s *LeaderState) SetTerms(t *Terms) { s.terms.Store(t) }
 
 // ClearTerms makes this node ask again, unless it has done so since.
@@ -159,33 +159,33 @@ func (l *Leadership) during(ctx context.Context, do func(context.Context, regist
 // ErrNotLeader means that this node is not the established leader.
 var ErrNotLeader = errors.New("this node does not lead")
 
-// Leadership is the time between Establish and the loss of leadership. Only within it this node
-// proposes entries, confirms reads and evicts.
+// Leadership is the time between Establish and the loss of leadership. Only within it does this node propose entries,
+// confirm reads and evict.
 type Leadership struct {
 	*expiry.Reign
-	Lost  context.Context // ends with it
-	began time.Time       // from when on its tenure counts
+	Lost  context.Context // ends with the leadership
+	began time.Time       // when its tenure began
 }
 
 // Leader is the node that leads, as Raft told this node.
 type Leader struct {
 	ID       string
 	Address  string
-	Replaced context.Context // ends when another node leads, or none
+	Replaced context.Context // ends when another node leads, or nobody does
 	replace  context.CancelFunc
 }
 
-// NewLeadership is a leadership that Establish has begun, as of a moment, and that is lost when a context ends.
+// NewLeadership returns a leadership that Establish has begun, as of a moment, and that is lost when a context ends.
 func NewLeadership(reign *expiry.Reign, lost context.Context, began time.Time) *Leadership {
 	return &Leadership{Reign: reign, Lost: lost, began: began}
 }
 
-// A batch that its node has given up must not take effect any more, wherever a copy of it was held up.
-// So every copy says in which leadership it may take effect and until when, by the leader's own clock
-// (fsm.Bound). That clock is the leadership's tenure, not the lease clock, which leaves out
-// pauses and outages and so says less than the time that has passed.
+// A batch that its node has abandoned must not take effect any longer, wherever a copy of it was held up. So every copy
+// says in which leadership it may take effect and until when, by the leader's own clock (fsm.Bound). That clock is
+// the leadership's tenure, not the lease clock, which leaves out pauses and outages and so shows less time than has
+// passed.
 
-// Tenure is how long a leadership has lasted at a time, in ms.
+// Tenure returns how long a leadership has lasted at a time, in ms.
 func (l *Leadership) Tenure(now time.Time) int64 { return now.Sub(l.began).Milliseconds() }
 
 // Bound lets a batch take effect in a leadership until a time of this node's clock.
@@ -193,20 +193,20 @@ func (l *Leadership) Bound(until time.Time) fsm.Bound {
 	return fsm.Bound{Leadership: l.Epoch.Index, Until: l.Tenure(until)}
 }
 
-// Permits says whether a batch may be proposed now.
+// Permits reports whether a batch may be proposed now.
 func (l *Leadership) Permits(b fsm.Bound, now time.Time) bool {
 	return b == fsm.Bound{} || (b.Leadership == l.Epoch.Index && l.Tenure(now) <= b.Until)
 }
 
-// Terms is what a node knows of the leadership of another, by which it bounds its batches.
+// Terms is what a node knows about another node's leadership, to bound its batches.
 type Terms struct {
 	Leader *Leader
 	Seen   fsm.Bound // how long the leadership had lasted
 	At     time.Time // when this node received that, which is later
 }
 
-// Bound lets a batch take effect until a time of this node's clock, or a little earlier: by the time
-// that the leader's reply took.
+// Bound lets a batch take effect until a time of this node's clock, or a little earlier: by the time that the
+// leader's reply took.
 func (t *Terms) Bound(until time.Time) fsm.Bound {
 	return fsm.Bound{Leadership: t.Seen.Leadership, Until: t.Seen.Until + until.Sub(t.At).Milliseconds()}
 }
