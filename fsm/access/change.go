@@ -20,8 +20,8 @@ type Change struct {
 	PutRoles  []*Role
 	DropRoles []string
 	Create    []*Token // refused if a token has the accessor, or a revoked one had it
-	// Return marks a restore: instead of being refused, tokens in Create and roles in PutRoles that exist already are
-	// left out, and Revoke also bans accessors without a token for ever.
+	// Return marks a restore. It leaves out the tokens of Create that would otherwise be refused and the roles of
+	// PutRoles that exist already, and Revoke also bans accessors without a token for ever.
 	Return bool
 	Rotate []Rotation
 	Revoke []string // accessors
@@ -34,8 +34,8 @@ type Rotation struct {
 	Until    int64 // how long its other secrets stay good, ms since the epoch
 }
 
-// GrantTakeover returns a table in which every rule that grants Exchange also grants Takeover, since Exchange covered
-// both before that right existed, and the names of the changed roles.
+// GrantTakeover returns the names of the changed roles, and a table whose rules grant Takeover wherever they grant
+// Exchange, which covered both before that right existed.
 func (t *Table) GrantTakeover(index order.Index) (next *Table, roles []string) {
 	n := &Table{Content: t.Content}
 	n.Roles = slices.Clone(t.Roles)

@@ -142,13 +142,13 @@ const (
 const maxAliasOutput = 4 << 10
 
 // Follow returns the alias checks whose state must change because something they follow has changed, with their new
-// states, in the order in which they were found. elsewhere returns the application of a service ("" if it does not
-// exist), and why the service is out of use apart from its checks ("" if it is in use).
+// states, in the order found. elsewhere returns the application of a service ("" if it does not exist), and why the
+// service is out of use apart from its checks ("" if it is in use).
 //
-// The states are the best ones in which each alias check has the worst status of its target. So aliases of each other
+// The states are the best ones that give each alias check the worst status of its target. So aliases of each other
 // recover together with what they follow, and an alias of its own service does not count itself. All affected checks
-// begin as passing and only get worse, each at most twice, so the work ends, and is linear in their number. Source:
-// agent/checks/alias.go, where checks follow one by one; those in a circle stay critical there.
+// begin as passing and only get worse, each at most twice, so the work ends, and is linear in their number.
+// Source: agent/checks/alias.go, where checks follow one by one; those in a circle stay critical there.
 func (c *Catalog) Follow(elsewhere func(Target) (app, why string)) (changed []Followed) {
 	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]Followed{}}
 	f.find()

@@ -77,7 +77,7 @@ type Refusal uint8
 
 // The refusals.
 const (
-	// Accepted: there is no reason.
+	// Accepted: the registration is not refused.
 	Accepted Refusal = iota
 	// AddressTaken: the agent has a service with that id and another address.
 	AddressTaken

@@ -14,8 +14,8 @@ import (
 // waiting, the session joins the end of the queue for Wait (ms of lease clock); 0 means that it does not. A waiting
 // session that asks again keeps its place, with the new Wait and the new Value; if it only tries (Wait 0), neither
 // changes. Permits are given in the order of the queue, by whatever operation frees them, one per name and operation,
-// so that no two holders have the same token. Refusal: an unknown session; a semaphore with another limit, see
-// Result.Limit.
+// so that no two holders have the same token.
+// Refusal: an unknown session; a semaphore with another limit, see Result.Limit.
 type AcquirePermit struct {
 	Kind    Kind
 	Name    string

@@ -153,8 +153,7 @@ type restoring struct {
 	removed map[string]bool // keys that no longer exist
 }
 
-// Lasting returns the pairs of an image that outlive their session: if it is gone, some sessions had their keys
-// deleted.
+// Lasting returns the pairs of an image without those whose session does not go on and deletes its keys.
 func Lasting(m *Image, goesOn func(session string) bool) []*Pair {
 	deletes := map[string]bool{}
 	for _, s := range m.Sessions {

@@ -57,7 +57,7 @@ func (op DropStaged) fields(c *codec.Codec) DropStaged {
 
 // Restore applies what was staged, in one step. docs/run/back-up.md says what becomes of which record. It begins a
 // new incarnation (Registry.Raise), except that a restore of keys alone does so only if the state that they come from
-// was ahead of this one. Result.Refusal says why it cannot be done; then nothing is, or remains, staged.
+// was ahead of this one. Result.Refusal says why it cannot be done; then this restore is not, or no longer, staged.
 type Restore struct {
 	ID    string
 	Parts uint64 // how many there are

@@ -10,7 +10,7 @@ import (
 // MaxTxnChanges.
 type Txn struct{ Ops []TxnOp }
 
-// TxnOp is one operation of a transaction. Exactly one of its members must be given.
+// TxnOp is one operation of a transaction. One of its members must be given, or it fails.
 type TxnOp struct {
 	Key     *KeyOp
 	Session string              // the id of a session that ends, if it exists; case does not matter

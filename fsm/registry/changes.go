@@ -225,7 +225,7 @@ func asRemoved(l *Lease) *Lease {
 
 // Incarnation is the least by which the Index rises when a new incarnation begins. Operations that were acknowledged
 // after the state was saved, and are lost, took fewer indexes than that, so none of those is given out again. Package
-// kv keeps the sum below 2^53, up to which a number in JSON is exact.
+// kv keeps the sum below 2^53, the limit of exact numbers in JSON.
 const Incarnation Index = 1 << 32
 
 const (

@@ -169,8 +169,8 @@ func upstreamReason(f Figures) string {
 }
 
 // RoundLimit returns how many more leases may be evicted in an eviction interval after taken evictions. Together they
-// may be n - threshold·n, where n is the number of leases at its beginning. Permanent ones do not count. Source:
-// AbstractInstanceRegistry.evict.
+// may be n - threshold·n, where n is the number of leases at its beginning. Permanent ones do not count.
+// Source: AbstractInstanceRegistry.evict.
 func (v *View) RoundLimit(taken int) int {
 	n := v.Total() - v.tables.permanent + taken
 	return max(0, n-keptShare(v.settings).Of(n)-taken)

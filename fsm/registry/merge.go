@@ -392,8 +392,8 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	return replicaOwner(m.op, origin)
 }
 
-// Seizes returns what an operation of another datacenter needs the right to take over, "" if nothing. Without that
-// right the operation is refused, always or only while the instance lives.
+// Seizes returns the purpose for which an operation of another datacenter needs the right to take over, or "". Without
+// that right the operation is refused, always or only while the instance lives.
 func (v *View) Seizes(origin Origin, op Op) (what string, always bool) {
 	key, ok := KeyOf(op)
 	if !ok || origin.Kind != RemoteDC {

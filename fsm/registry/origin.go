@@ -122,7 +122,7 @@ func LineOf(ctx context.Context) *Line {
 }
 
 // MayWait reports whether a renewal that arrives now may wait for others. If so, the caller must call Waited; until
-// then no other renewal of the connection may wait, for mostBetween. Without a connection none may.
+// then no other renewal of the connection may wait, for at most mostBetween. Without a connection none may.
 func (l *Line) MayWait(now time.Time) bool {
 	if l == nil {
 		return false

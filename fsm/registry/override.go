@@ -3,8 +3,8 @@ package registry
 import "github.com/seed-20419f34/rollcall/fsm/order"
 
 // perform forces a status and renews the lease. An override equal to the present status is stored like any other, so
-// that it holds when the client reports something else (upstream drops it). Source:
-// com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
+// that it holds when the client reports something else (upstream drops it).
+// Source: com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
 func (op SetOverride) perform(r *Registry, _ uint64, origin Origin) Result {
 	old := r.handles.byKey(op.Key)
 	if old == nil {

@@ -64,8 +64,8 @@ type Replica struct {
 	Life     uint32
 	Edit     uint32
 	// Owner is the datacenter that the instance belongs to; "" is the sender's. A node of this datacenter may name
-	// another. The Owner that a remote datacenter gives for an instance that is not its own decides nothing, unless it is
-	// Here and the instance is not stored.
+	// another. The Owner that a remote datacenter gives for an instance that is not its own decides nothing, unless it
+	// is Here and the instance is not stored.
 	Owner string
 	// Age is how long ago the instance was last renewed, ms, or UnknownAge. If the lease has ended by that, the
 	// instance is refused, unless it is stored already or Permanent.

@@ -170,9 +170,9 @@ func (r *Registry) graces() graces {
 func (r *Registry) GraceEachEpoch() { r.eachGrace = true }
 
 // recount sets the expectation to the number of leases that can end, when that is due: unless self-preservation is on
-// and the number has fallen below the threshold's share, so that such a fall is never followed. Source:
-// PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's own client fetched, here it
-// is what the registry holds.
+// and the number has fallen below the threshold's share, so that such a fall is never followed.
+// Source: PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's own client fetched,
+// here it is what the registry holds.
 func (r *Registry) recount() {
 	leases, expected := uint64(r.expiry.Len()), uint64(r.expectation.Clients)
 	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {

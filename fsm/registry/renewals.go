@@ -21,7 +21,7 @@ type renewal struct {
 	generation  atomic.Uint64
 	lease, wall atomic.Int64
 	history     atomic.Pointer[past]
-	beats       [2]atomic.Uint64 // the last Beat by receiver, see beatsOfClients
+	beats       [2]atomic.Uint64 // the last Beat by origin, see beatsOfClients
 	doubts      atomic.Uint32    // the number of doubts at the last renewal
 	// The last renewals by clients of this datacenter and, for the writer only, by others (lease clock, ms; 0: none).
 	renewedByClient atomic.Int64
