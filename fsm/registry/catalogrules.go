@@ -277,7 +277,7 @@ func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
 }
 
 // deregisterService removes a service of a node by its id. On the logical node, that may be an instance registered
-// outside the catalog, if no other has its id.
+// outside Consul's API, if no other has its id.
 func (r *Registry) deregisterService(origin Origin, node, id string, by Act) Result {
 	var l *Lease
 	if key, _, ok := r.catalog.Service(node, id); ok {
