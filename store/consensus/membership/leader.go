@@ -22,7 +22,7 @@ type LeaderState struct {
 	Log  *slog.Logger
 
 	own     atomic.Pointer[Leadership] // set while this node is the established leader
-	leader  atomic.Pointer[Leader]     // the leader as Raft reported it; nil if there is none
+	leader  atomic.Pointer[Leader]     // the leader as Raft reported it; nil if nobody leads
 	terms   atomic.Pointer[Terms]      // newest that the leader has said about its leadership; may be nil
 	changed wait.Broadcast             // fires when own or leader changed
 }
