@@ -34,10 +34,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// placeRow is a row of the table of places that read what a node has, in docs/reference/reads.md.
+// placeRow matches a row of docs/reference/reads.md's table of places that read what a node has.
 var placeRow = regexp.MustCompile("(?m)^\\| `([a-z/]+\\.go)` `(\\w+)` \\|")
 
-// TestEveryPlaceThatReadsWhatANodeHasIsInTheTable finds new ones: each must say what becomes of what the state lacks.
+// TestEveryPlaceThatReadsWhatANodeHasIsInTheTable finds new places: each must state what happens when the state lacks
+// something.
 func TestEveryPlaceThatReadsWhatANodeHasIsInTheTable(t *testing.T) {
 	listed := map[string]bool{}
 	for _, m := range placeRow.FindAllStringSubmatch(string(need.Got(os.ReadFile("../docs/reference/reads.md"))(t)), -1) {
@@ -78,7 +79,8 @@ func readersIn(t *testing.T, path string, found map[string]bool) {
 	}
 }
 
-// readsStale reports whether a node of a function is the word Stale of another package, or a call of StaleView.
+// readsStale reports whether a node of a function's syntax tree is the word Stale of another package, or a call of
+// StaleView.
 func readsStale(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.SelectorExpr:
@@ -90,7 +92,7 @@ func readsStale(n ast.Node) bool {
 	return false
 }
 
-// absent is a question for something that a lagging node does not have.
+// absent is a request for something that a lagging node does not have.
 type absent struct {
 	name, method, target string
 	status               int // of the response when the newest state has it
@@ -104,7 +106,7 @@ var absents = []absent{
 	{"semaphore of a session", "PUT", "/v1/rollcall/semaphores/s?limit=1&session={session}&wait=10ms", 200},
 }
 
-// TestWhatALaggingNodeLacksIsNotDenied asks a node whose own state is older than what it is asked for, with a leader and
+// TestWhatALaggingNodeLacksIsNotDenied asks a node whose state is older than the requested item, with a leader and
 // without.
 func TestWhatALaggingNodeLacksIsNotDenied(t *testing.T) {
 	for _, row := range absents {
@@ -142,7 +144,7 @@ func (row absent) ask(t *testing.T, leader bool) {
 	expect.That(t, !leader || r.Status == row.status, "got %d %s, want %d", r.Status, r.Body, row.status)
 }
 
-// catchingUp is the registry of a node that catches up when a linearizable view is asked for.
+// catchingUp is the registry of a node that catches up when asked for a linearizable view.
 type catchingUp struct {
 	*registrytest.Memory
 	catchUp func()
@@ -157,7 +159,7 @@ func (l catchingUp) View(ctx context.Context, read registry.Consistency) (*regis
 	return v, err
 }
 
-// TestQuotaIsNoRefusalOfWhatIsThere registers an instance again at a node that does not know it yet, and is full.
+// TestQuotaIsNoRefusalOfWhatIsThere registers an instance again at a node that does not know it yet and is full.
 func TestQuotaIsNoRefusalOfWhatIsThere(t *testing.T) {
 	m := registrytest.New()
 	behind := &behindService{Memory: m}
@@ -178,7 +180,7 @@ func TestQuotaIsNoRefusalOfWhatIsThere(t *testing.T) {
 	expect.Equal(t, register().Status, http.StatusInsufficientStorage, "one that is new")
 }
 
-// behindService has an old state in stale views.
+// behindService returns an old state in stale views.
 type behindService struct {
 	*registrytest.Memory
 	old *registry.View
@@ -192,7 +194,7 @@ func (b *behindService) View(ctx context.Context, read registry.Consistency) (*r
 	return b.Memory.View(ctx, read)
 }
 
-// withField is the registration with another field in the instance.
+// withField returns the registration with another field in the instance.
 func withField(field string) string {
 	return strings.Replace(httpdtest.InstanceJSON, `"status":"UP"`, `"status":"UP",`+field, 1)
 }
@@ -205,7 +207,7 @@ func manyPairs(n int) string {
 	return `"metadata":{` + strings.Join(pairs, ",") + `}`
 }
 
-// badRequests are the inputs of which none may have an effect. What documents of Eureka may not be has its rows in httpd/eureka.
+// badRequests are inputs that must have no effect. Malformed Eureka documents are tested in httpd/eureka.
 var badRequests = []struct {
 	name    string
 	request string
@@ -274,7 +276,7 @@ func TestRequestThatIsMalformedIsRefusedWithoutEffect(t *testing.T) {
 	expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_panics_total", nil), 0, "handlers that panicked:")
 }
 
-// oddRequests look strange and are to be accepted: each registers ORDERS/i1.
+// oddRequests look strange but must be accepted: each registers ORDERS/i1.
 var oddRequests = []struct {
 	name    string
 	request string
@@ -434,7 +436,7 @@ func TestFailedAndSlowCallsAreLoggedOnce(t *testing.T) {
 	expect.Equal(t, said.String(), "", "a call that found nothing is logged")
 }
 
-// lateService takes two seconds for a view.
+// lateService takes two seconds to return a view.
 type lateService struct{ *registrytest.Memory }
 
 // View implements registry.Service.

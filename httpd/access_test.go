@@ -31,15 +31,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// accessRow says of a route which callers get through: a + for each of accessCallers that does.
+// accessRow states which callers a route lets through: a + for each of accessCallers that it does.
 type accessRow struct {
 	route, may string
-	// call is the path and query if they are not those of the route with its variables filled in; body and header go with it.
-	// {app} is the caller's application or the other one, {svc} its name in Consul, {session} its session, {dc} a datacenter, {accessor} a token.
+	// call is the path and query if they differ from the route with its variables filled in; body and header go with
+	// it. {app} is the caller's application or the other one, {svc} its name in Consul, {session} its session, {dc} a
+	// datacenter, {accessor} a token.
 	call, body, header string
 }
 
-// accessCallers are the columns of the rows. Who has an expired or a revoked token gets what nobody gets.
+// accessCallers are the columns of the rows. A caller with an expired or a revoked token is treated as an anonymous
+// one.
 var accessCallers = []struct{ name, token, app, dc string }{
 	{"nobody", "", "ORDERS", "dc2"},
 	{"ORDERS on ORDERS", "ORDERS", "ORDERS", "dc2"},
@@ -50,7 +52,7 @@ var accessCallers = []struct{ name, token, app, dc string }{
 	{"peer dc2 for dc3", "dc2", "ORDERS", "dc3"},
 }
 
-// What the rows say most often.
+// The most common values of accessRow.may.
 const (
 	everybody = "+++++++"
 	known     = "-++++++" // every good token
@@ -130,9 +132,10 @@ var accessRows = []accessRow{
 	{route: "GET /v1/kv/{key}", may: readsApp},
 	{route: "GET /v1/kv/{key}", may: readsApp, call: "/v1/kv/{app}/?recurse"},
 	{route: "GET /v1/kv/{key}", may: readers, call: "/v1/kv/?recurse"},
-	{route: "GET /v1/kv/{key}", may: readers, call: "/v1/kv/{app}?keys"}, // ORDERS2/ begins so, too
+	{route: "GET /v1/kv/{key}", may: readers, call: "/v1/kv/{app}?keys"}, // its prefix also matches ORDERS2/
 	{route: "PUT /v1/kv/{key}", may: changes, body: "x"},
-	{route: "PUT /v1/kv/{key}", may: changes, call: "/v1/kv/ORDERS/k?acquire={session}", body: "x"}, // the other's session
+	// the other's session
+	{route: "PUT /v1/kv/{key}", may: changes, call: "/v1/kv/ORDERS/k?acquire={session}", body: "x"},
 	{route: "DELETE /v1/kv/{key}", may: changes},
 	{route: "DELETE /v1/kv/{key}", may: operators, call: "/v1/kv/?recurse"},
 	{route: "PUT /v1/session/create", may: services, body: `{}`},
@@ -159,20 +162,25 @@ var accessRows = []accessRow{
 	{route: "PUT /v1/agent/check/fail/{id}", may: changes, call: "/v1/agent/check/fail/{app}-t"},
 	{route: "PUT /v1/agent/check/update/{id}", may: changes, call: "/v1/agent/check/update/{app}-t", body: `{"Status":"passing"}`},
 	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"{app}-x","Name":"x","ServiceID":"{app}-c","TTL":"10m"}`},
-	{route: "PUT /v1/agent/check/register", may: operators, body: `{"ID":"{app}-y","Name":"y","TTL":"10m"}`},                             // of the node
-	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasService":"{app}-c"}`}, // which shows the other
-	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasService":"{app}-i"}`}, // an instance of Eureka
+	// of the node
+	{route: "PUT /v1/agent/check/register", may: operators, body: `{"ID":"{app}-y","Name":"y","TTL":"10m"}`},
+	// which shows the other
+	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasService":"{app}-c"}`},
+	// an instance of Eureka
+	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasService":"{app}-i"}`},
 	{route: "PUT /v1/agent/check/register", may: operators, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasNode":"web-8"}`},
 	{route: "GET /v1/agent/check/deregister/{id}", may: changes, call: "/v1/agent/check/deregister/{app}-t"},
 	{route: "PUT /v1/agent/check/deregister/{id}", may: changes, call: "/v1/agent/check/deregister/{app}-t"},
 	{route: "PUT /v1/agent/service/register", may: changes, body: consulService},
 	{route: "PUT /v1/agent/service/register", may: changes, call: "/agent/web-7/v1/agent/service/register", body: `{"Name":"{svc}","ID":"{app}-7","Port":80}`},
-	{route: "PUT /v1/agent/service/register", may: changes, body: `{"Name":"orders","ID":"{app}-c","Port":80}`}, // in place of the other's
+	// in place of the other's
+	{route: "PUT /v1/agent/service/register", may: changes, body: `{"Name":"orders","ID":"{app}-c","Port":80}`},
 	{route: "PUT /v1/agent/service/register", may: changes, body: `{"Name":"orders","ID":"ORDERS-8","Port":80,"Check":{"AliasService":"{app}-c"}}`},
 	{route: "PUT /v1/agent/service/register", may: changes, call: "/agent/web-7/v1/agent/service/register", body: `{"Name":"orders","ID":"ORDERS-7","Port":80,"Check":{"AliasNode":"rollcall","AliasService":"{app}-c"}}`},
 	{route: "PUT /v1/agent/service/deregister/{id}", may: changes, call: "/v1/agent/service/deregister/{app}-c"},
 	{route: "PUT /v1/agent/service/maintenance/{id}", may: changes, call: "/v1/agent/service/maintenance/{app}-c?enable=true"},
-	{route: "PUT /v1/agent/service/maintenance/{id}", may: operators, call: "/v1/agent/service/maintenance/{app}-i?enable=true"}, // an override
+	// sets an override
+	{route: "PUT /v1/agent/service/maintenance/{id}", may: operators, call: "/v1/agent/service/maintenance/{app}-i?enable=true"},
 	{route: "PUT /v1/agent/maintenance", may: operators, call: "/agent/web-7/v1/agent/maintenance?enable=true"},
 	{route: "GET /v1/agent/self", may: known},
 	{route: "GET /v1/agent/version", may: known},
@@ -273,20 +281,20 @@ var accessRows = []accessRow{
 	{route: "GET /v1/rollcall/auth/test", may: operators, call: "/v1/rollcall/auth/test?accessor={accessor}&need=app+A+read"},
 }
 
-// guarded is a node with access control, and what of it tells whether a call did something.
+// guarded is a node with access control, with what a test needs to see whether a call did something.
 type guarded struct {
 	handler  *httpd.Handler
 	memory   *registrytest.Memory
-	locker   *kvtest.Memory // nil: without consensus
+	locker   *kvtest.Memory // nil without consensus
 	peers    *judgedPeers
 	table    *access.Table // of a node without consensus
 	texts    map[string]string
 	accessor string            // of the token of ORDERS
 	sessions map[string]string // by application
-	from     string            // the address and port of who sends; "": that of httptest
+	from     string            // sender's address and port; empty for httptest's
 }
 
-// judgedPeers are peers whose messages are the name of a datacenter, which must be allowed to send them.
+// judgedPeers are peers whose messages consist of the name of the datacenter that must be allowed to send them.
 type judgedPeers struct{ httpdtest.FakePeers }
 
 func (p *judgedPeers) judge(ctx context.Context, datacenter string, do func() ([]byte, error)) ([]byte, error) {
@@ -312,7 +320,7 @@ func (p *judgedPeers) State(ctx context.Context, datacenter string, w io.Writer)
 	return err
 }
 
-// accessRoles are the roles of the tokens of those names; ORDERS and PAY have that of services.
+// accessRoles lists the rules of each named token's role; ORDERS and PAY have the services' role.
 var accessRoles = map[string][]string{
 	"service":  {"app {app} read,register", "kv {app}/ read,write", "lock {app} read,write", "session write"},
 	"reader":   {"app * read", "kv * read", "lock * read", "session read", "node read", "operator read", "metrics read"},
@@ -437,7 +445,7 @@ func (g *guarded) sendBy(ctx context.Context, method, target, body string, heade
 	return httpdtest.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
 }
 
-// done counts what was done.
+// done counts the effects of the calls so far.
 func (g *guarded) done() (n int) {
 	n = g.memory.Count() + len(g.peers.Calls)
 	if g.locker != nil {
@@ -446,7 +454,7 @@ func (g *guarded) done() (n int) {
 	return n
 }
 
-// filled is a text of a row for an application and a datacenter.
+// filled fills the placeholders of a row's text for an application and a datacenter.
 func (g *guarded) filled(text, app, dc string) string {
 	session := g.sessions[app]
 	if session == "" {
@@ -455,7 +463,7 @@ func (g *guarded) filled(text, app, dc string) string {
 	return strings.NewReplacer("{app}", app, "{svc}", strings.ToLower(app), "{session}", session, "{dc}", dc, "{accessor}", g.accessor).Replace(text)
 }
 
-// ask sends the request of a row. token is a name, "": none.
+// ask sends the request of a row. token is a token's name, or empty for a call without a token.
 func (g *guarded) ask(ctx context.Context, row accessRow, token, app, dc string) httpdtest.Reply {
 	method, path, _ := strings.Cut(row.route, " ")
 	if row.call != "" {
@@ -474,7 +482,7 @@ func (g *guarded) ask(ctx context.Context, row accessRow, token, app, dc string)
 	return g.sendBy(ctx, method, g.filled(path, app, dc), g.filled(row.body, app, dc), headers...)
 }
 
-// through says whether a response is that of a call that was let through.
+// through reports whether a response shows that the call was let through.
 func through(got httpdtest.Reply) bool {
 	return got.Status != http.StatusUnauthorized && (got.Status != http.StatusForbidden || strings.Contains(got.Body, "no longer allowed"))
 }
@@ -485,8 +493,8 @@ func accessModes(t *testing.T, do func(t *testing.T, consensus bool)) {
 	}
 }
 
-// TestEveryRouteLetsThroughWhomItsRowSays sends every request of the table for every caller. Those that are refused come first,
-// and must not have done anything. After a row that did something the next one gets a new node.
+// TestEveryRouteLetsThroughWhomItsRowSays sends every request of the table as every caller. Refused callers come first
+// and must not have changed anything. After a row that changed something the next one gets a new node.
 func TestEveryRouteLetsThroughWhomItsRowSays(t *testing.T) {
 	accessModes(t, func(t *testing.T, consensus bool) {
 		g := newGuarded(t, access.On, consensus)
@@ -511,7 +519,7 @@ func TestEveryRouteLetsThroughWhomItsRowSays(t *testing.T) {
 	})
 }
 
-// refuses sends the request of a row for those who may not.
+// refuses sends the request of a row as each caller that may not make it.
 func (g *guarded) refuses(t *testing.T, row accessRow) {
 	t.Helper()
 	_, path, _ := strings.Cut(row.route, " ")
@@ -550,7 +558,7 @@ func TestEveryRouteHasARowOfWhoMayCallIt(t *testing.T) {
 	}
 }
 
-// TestLogOnlyRefusesNothingButChangesOfPermissions sends what nobody may.
+// TestLogOnlyRefusesNothingButChangesOfPermissions sends requests that nobody may make.
 func TestLogOnlyRefusesNothingButChangesOfPermissions(t *testing.T) {
 	accessModes(t, func(t *testing.T, consensus bool) {
 		g := newGuarded(t, access.LogOnly, consensus)
@@ -569,7 +577,7 @@ func TestLogOnlyRefusesNothingButChangesOfPermissions(t *testing.T) {
 	})
 }
 
-// TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses asks for PAY in ways that a filter of paths may take for something else.
+// TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses asks for PAY by paths that a path filter may mistake for others.
 func TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	before := g.done()
@@ -600,7 +608,7 @@ func TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses(t *testing.T) {
 	}
 }
 
-// TestNoHeaderButACredentialGrantsAnything sends what other registries took for a proof.
+// TestNoHeaderButACredentialGrantsAnything sends headers that other registries accepted as proof of identity.
 func TestNoHeaderButACredentialGrantsAnything(t *testing.T) {
 	headers := []string{
 		"X-Netflix-Discovery-Replication: true", "DiscoveryIdentity-Name: DefaultServer", "DiscoveryIdentity-Id: dc2", "DiscoveryIdentity-Version: 1.4",
@@ -627,7 +635,8 @@ func TestNoHeaderButACredentialGrantsAnything(t *testing.T) {
 	})
 }
 
-// TestBadCredentialIsRefusedInTheWordsOfEachAPI also sends them where nobody is asked, and where it is only counted.
+// TestBadCredentialIsRefusedInTheWordsOfEachAPI also sends bad credentials in the modes that ask for none or only
+// count refusals.
 func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
 	basic := func(userinfo string) string {
 		return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(userinfo))
@@ -669,7 +678,7 @@ func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
 		for _, r := range []struct {
 			method, target string
 			status         int
-			words          []string // the response has one of them
+			words          []string // the response contains one of them
 		}{
 			{"GET", "/eureka/apps", http.StatusUnauthorized, []string{""}},
 			{"PUT", "/eureka/apps/ORDERS/ORDERS-i", http.StatusUnauthorized, []string{""}},
@@ -709,7 +718,8 @@ func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
 	}
 }
 
-// TestAddressWithManyFailuresIsToldToWait holds other addresses, and good credentials of the same one, harmless.
+// TestAddressWithManyFailuresIsToldToWait checks that other addresses, and good credentials from the same one, are
+// unaffected.
 func TestAddressWithManyFailuresIsToldToWait(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	from := func(address, text string) int {
@@ -729,7 +739,8 @@ func TestAddressWithManyFailuresIsToldToWait(t *testing.T) {
 	expect.Equal(t, from("[2001:db8:1::1]:1", "rct_x"), http.StatusUnauthorized, "another address: got")
 }
 
-// TestRevokedTokenIsNotGoodByTheFile, which keeps it for a day on which the cluster is lost.
+// TestRevokedTokenIsNotGoodByTheFile checks that a revoked token stays bad even if the file, kept for the day the
+// cluster is lost, still lists it.
 func TestRevokedTokenIsNotGoodByTheFile(t *testing.T) {
 	before := newGuarded(t, access.On, true)
 	file := need.Got(before.locker.View(context.Background(), registry.Stale))(t).Access()
@@ -740,7 +751,7 @@ func TestRevokedTokenIsNotGoodByTheFile(t *testing.T) {
 	expect.Equal(t, status(), http.StatusUnauthorized, "after it was revoked: got")
 }
 
-// TestWhoGuessesLearnsNothingOfAToken: that it has expired is told to its holder alone.
+// TestWhoGuessesLearnsNothingOfAToken checks that only the holder of a token is told that it has expired.
 func TestWhoGuessesLearnsNothingOfAToken(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	accessor, _, err := access.Parse(g.texts["expired"], "c1")
@@ -754,14 +765,14 @@ func TestWhoGuessesLearnsNothingOfAToken(t *testing.T) {
 	}
 }
 
-// TestWhoIsUnknownIsAskedForAToken does not name a permission that no token would need.
+// TestWhoIsUnknownIsAskedForAToken checks that an anonymous caller is not told of a permission that it would lack.
 func TestWhoIsUnknownIsAskedForAToken(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	got := g.send("GET", "/v1/rollcall/auth", "")
 	expect.That(t, got.Status == http.StatusUnauthorized && !strings.Contains(got.Body, "operator"), "got %d %s", got.Status, got.Body)
 }
 
-// client is Consul's client of a guarded node, with a token; admin: by the socket.
+// client returns Consul's client for a guarded node, with a token; admin makes it use the socket.
 func (g *guarded) client(t *testing.T, token string, admin bool) *api.Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -792,7 +803,7 @@ func TestConsulsClientReadsItsOwnToken(t *testing.T) {
 	expect.That(t, err == nil && self.AccessorID == "00000000-0000-0000-0000-000000000002", "in mode log-only: got %+v, %v", self, err)
 }
 
-// TestConsulsBootstrapIsForTheSocketAndOnce also holds, other than Consul, where nobody is asked yet.
+// TestConsulsBootstrapIsForTheSocketAndOnce also checks the mode that asks for no credential, where Consul differs.
 func TestConsulsBootstrapIsForTheSocketAndOnce(t *testing.T) {
 	for _, mode := range []access.Mode{access.Off, access.LogOnly, access.On} {
 		g := newGuarded(t, mode, true)
@@ -815,7 +826,7 @@ func TestOtherRoutesOfConsulsACLSayWhoManagesTokens(t *testing.T) {
 	newGuarded(t, access.On, true).send("GET", "/v1/acl/tokens", "").Says(t, http.StatusNotImplemented, "rollcall auth", "in mode on")
 }
 
-// targeted is a guarded node of whose checks those by TCP look beyond their service, at 10.1.0.0/16:80 if they are ORDERS'.
+// targeted is a guarded node whose TCP checks may look beyond their own service: those of ORDERS at 10.1.0.0/16:80.
 func targeted(t *testing.T, mode access.Mode) *guarded {
 	t.Helper()
 	g := newGuarded(t, mode, true, func(c *httpd.Config) {
@@ -825,7 +836,7 @@ func targeted(t *testing.T, mode access.Mode) *guarded {
 				return "the operator's rules", nil
 			case p.TCP != "":
 				needs = append(needs, access.ToProbe(p.TCP))
-			case p.UDP != "" && !strings.HasPrefix(p.UDP, p.From+":"): // what the service says is its own
+			case p.UDP != "" && !strings.HasPrefix(p.UDP, p.From+":"): // the target that the service itself names
 				needs = append(needs, access.ToProbe(p.UDP))
 				needs[0].Counted = true
 			case len(p.Header) > 0:
@@ -843,7 +854,8 @@ func targeted(t *testing.T, mode access.Mode) *guarded {
 	return g
 }
 
-// TestCheckLooksOnlyAtWhatItsTokenAllows registers checks in both ways: those of the catalog's routes look at nothing.
+// TestCheckLooksOnlyAtWhatItsTokenAllows registers checks in both ways: checks registered by the catalog's routes
+// probe nothing.
 func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 	const check = `{"CheckID":"p","Name":"p","Interval":"10s",%s}`
 	for _, tc := range []struct {
@@ -877,7 +889,7 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 			if tc.token != "" {
 				headers = []string{bearer(g.texts[tc.token])}
 			}
-			if tc.status == http.StatusForbidden && !strings.Contains(tc.probe, "TCP") { // what level 3 brings
+			if tc.status == http.StatusForbidden && !strings.Contains(tc.probe, "TCP") { // comes with level 3
 				g.memory.Registry.SetLevel(2)
 				got := g.send("PUT", r.target, r.body, headers...)
 				c, _ := g.memory.Newest().CheckOn("", "p")
@@ -898,14 +910,15 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 	}
 }
 
-// TestCheckIsItsTokensAlsoWhereNoneIsRun: the node that runs it, when it leads, judges it by whose it is.
+// TestCheckIsItsTokensAlsoWhereNoneIsRun checks that a check keeps its token's accessor on a node that does not probe:
+// a later leader probes with that token's rights.
 func TestCheckIsItsTokensAlsoWhereNoneIsRun(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.must(t, "ORDERS", "PUT", "/v1/agent/check/register", `{"ServiceID":"ORDERS-c","ID":"p","Name":"p","Interval":"10s","TCP":"10.1.2.3:80"}`)
 	expect.Equal(t, g.registeredBy(t), g.accessor+" from 192.0.2.1", "the check is whose")
 }
 
-// registeredBy is the accessor of the token that registered the check p, and the address that it came from.
+// registeredBy returns the accessor of the token that registered the check p, and the address that it came from.
 func (g *guarded) registeredBy(t *testing.T) string {
 	t.Helper()
 	c, ok := g.memory.Newest().CheckOn("", "p")
@@ -927,7 +940,8 @@ func TestTargetsOfARevokedTokenAreNotAllowed(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThereIsNotRemovedLater holds for what another registers while the call of one who may not remove it is under way.
+// TestWhatIsNotThereIsNotRemovedLater also covers an item that another caller registers while a removal by someone who
+// may not remove it is under way.
 func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	before := g.done()
@@ -940,8 +954,8 @@ func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	expect.Equal(t, g.done(), before, "operations")
 }
 
-// TestServiceDoesNotTakeAnothersVIP: clients that look for a VIP would call it instead. One that no application has now
-// is only counted.
+// TestServiceDoesNotTakeAnothersVIP: clients that look up a VIP would call the impostor. A VIP that no application has
+// now is only counted.
 func TestServiceDoesNotTakeAnothersVIP(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) { c.Metrics = metrics })
@@ -966,14 +980,14 @@ func TestServiceDoesNotTakeAnothersVIP(t *testing.T) {
 	expect.Equal(t, sumOf(t, metrics, "rollcall_auth_would_deny_total"), counted, "counted after a renewal")
 }
 
-// TestAuthCheckListsWhatWouldBeRefused goes by what is registered and the roles as they are, whatever the mode.
+// TestAuthCheckListsWhatWouldBeRefused checks against the current registrations and roles, whatever the mode.
 func TestAuthCheckListsWhatWouldBeRefused(t *testing.T) {
 	for _, mode := range []access.Mode{access.LogOnly, access.On} {
 		g := targeted(t, mode)
 		body := strings.Replace(strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"), `"status"`, `"vipAddress":"orders,Orders.net","secureVipAddress":"b.net","status"`, 1)
 		g.must(t, "ORDERS", "POST", "/eureka/apps/ORDERS", body)
 		for i, probe := range []string{`"UDP":"10.2.0.1:53"`, `"UDP":"192.0.2.1:53"`, `"UDP":"10.1.0.1:80"`, `"HTTP":"http://h/","Header":{"Host":["x"]}`} {
-			g.memory.Registry.SetLevel(codec.Oldest) // where it is only counted
+			g.memory.Registry.SetLevel(codec.Oldest) // the level at which it is only counted
 			g.must(t, "ORDERS", "PUT", "/agent/web-9/v1/agent/service/register", fmt.Sprintf(`{"Name":"orders","ID":"c%d","Check":{"CheckID":"k%[1]d","Interval":"10s",%s}}`, i, probe))
 		}
 		g.memory.Registry.SetLevel(codec.Newest)
@@ -998,7 +1012,7 @@ func TestAuthCheckListsWhatWouldBeRefused(t *testing.T) {
 	}
 }
 
-// TestNodeThatHasJustStartedLetsNobodyIn: what it finds on its disk may be of before a revocation.
+// TestNodeThatHasJustStartedLetsNobodyIn: the state on its disk may predate a revocation.
 func TestNodeThatHasJustStartedLetsNobodyIn(t *testing.T) {
 	for mode, want := range map[access.Mode]int{access.On: 503, access.LogOnly: 503, access.Off: 200} {
 		var config httpd.Config
@@ -1016,7 +1030,7 @@ func TestNodeThatHasJustStartedLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// TestMessageOfWhoReplicatesForNoneIsNotRead: it is large, and says only inside for which datacenter it is.
+// TestMessageOfWhoReplicatesForNoneIsNotRead: a message is large, and names its datacenter only inside.
 func TestMessageOfWhoReplicatesForNoneIsNotRead(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	for token, want := range map[string]int{"ORDERS": 403, "reader": 403, "dc2": 413} {
@@ -1025,10 +1039,10 @@ func TestMessageOfWhoReplicatesForNoneIsNotRead(t *testing.T) {
 	}
 }
 
-// lagging is a registry of which this node has applied less than others.
+// lagging is a registry whose node has applied less than the others.
 type lagging struct {
 	*registrytest.Memory
-	old *registry.View // nil: it has applied all
+	old *registry.View // nil if it has applied everything
 }
 
 // View implements registry.Service.
@@ -1039,7 +1053,8 @@ func (l *lagging) View(ctx context.Context, read registry.Consistency) (*registr
 	return l.Memory.View(ctx, read)
 }
 
-// TestNodeThatLagsGivesToNoneWhatIsAnothers asks a node that has not applied yet whose a service and a session are.
+// TestNodeThatLagsGivesToNoneWhatIsAnothers asks a node that has not yet learned the owner of a service and of a
+// session.
 func TestNodeThatLagsGivesToNoneWhatIsAnothers(t *testing.T) {
 	l := &lagging{}
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) {
@@ -1057,13 +1072,14 @@ func TestNodeThatLagsGivesToNoneWhatIsAnothers(t *testing.T) {
 		{"/v1/session/destroy/" + create[0].Session.ID, ""},
 	} {
 		l.old, g.locker.Behind = services, sessions
-		g.locker.After = func() { l.old, g.locker.Behind = nil, nil } // who has waited for the newest state has it
+		// a read that waited for the newest state gets it
+		g.locker.After = func() { l.old, g.locker.Behind = nil, nil }
 		g.send("PUT", r.target, r.body, bearer(g.texts["ORDERS"])).Says(t, http.StatusForbidden, "Permission denied", "%s", r.target)
 	}
 	expect.Equal(t, g.done(), before, "operations")
 }
 
-// TestAgentsNodeMovesOnlyWithItsServices registers a service of an agent by its name from another host.
+// TestAgentsNodeMovesOnlyWithItsServices registers an agent's service by its name from another host.
 func TestAgentsNodeMovesOnlyWithItsServices(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	register := func(from, app, address string) int {
@@ -1081,7 +1097,7 @@ func TestAgentsNodeMovesOnlyWithItsServices(t *testing.T) {
 	expect.Equal(t, register("10.6.6.6", "ORDERS", ""), http.StatusOK, "ORDERS, by which nothing of PAY changes: got")
 }
 
-// TestPruningNeedsNoMoreThanOverride also of one application.
+// TestPruningNeedsNoMoreThanOverride also prunes a single application.
 func TestPruningNeedsNoMoreThanOverride(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.must(t, "ORDERS", "PUT", "/eureka/apps/ORDERS/ORDERS-i/status?value=DOWN", "")
@@ -1091,9 +1107,11 @@ func TestPruningNeedsNoMoreThanOverride(t *testing.T) {
 	expect.That(t, strings.Contains(got.Body, "ORDERS-i"), "got %s", got.Body)
 }
 
-// TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt holds where nothing is to be done, too: the answer would say how it is.
+// TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt also covers calls that change nothing: their answer would reveal the
+// state.
 func TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt(t *testing.T) {
-	for id, by := range map[string]string{"ORDERS-c": "ORDERS", "ORDERS-i": "operator"} { // of Consul's API, and of Eureka's
+	// of Consul's API, and of Eureka's
+	for id, by := range map[string]string{"ORDERS-c": "ORDERS", "ORDERS-i": "operator"} {
 		g := newGuarded(t, access.On, true)
 		call := func(token, enable string) int {
 			return g.send("PUT", "/v1/agent/service/maintenance/"+id+"?enable="+enable, "", bearer(g.texts[token])).Status
@@ -1102,7 +1120,7 @@ func TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt(t *testing.T) {
 			token, enable string
 			want          int
 		}{
-			{"PAY", "false", 403}, {by, "false", 200}, // it is not on
+			{"PAY", "false", 403}, {by, "false", 200}, // it is off
 			{"PAY", "true", 403}, {by, "true", 200},
 			{"PAY", "true", 403}, {by, "true", 200}, // it is on
 		} {
@@ -1111,7 +1129,7 @@ func TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt(t *testing.T) {
 	}
 }
 
-// TestSessionTellsOfNodesAndChecksOnlyToWhoMayReadThem: the answer would say whether they are there, and critical.
+// TestSessionTellsOfNodesAndChecksOnlyToWhoMayReadThem: the answer would reveal whether they exist and are critical.
 func TestSessionTellsOfNodesAndChecksOnlyToWhoMayReadThem(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.must(t, "operator", "PUT", "/v1/catalog/register", `{"Node":"web-8","Address":"10.0.0.8","Check":{"CheckID":"alive","Name":"alive","Status":"critical"}}`)
@@ -1138,7 +1156,7 @@ func TestSessionTellsOfNodesAndChecksOnlyToWhoMayReadThem(t *testing.T) {
 	}
 }
 
-// TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead: the write itself is the caller's.
+// TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead lets the write itself through: it is the caller's.
 func TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.must(t, "operator", "PUT", "/v1/rollcall/locks/ORDERS?session="+g.sessions["ORDERS"], "")
@@ -1160,8 +1178,8 @@ func TestPagesOverTLSHaveBrowsersAskForNothingElse(t *testing.T) {
 	}
 }
 
-// A check that follows what its token may not read is refused in Consul's words, and nothing changes; below level 3, and in mode
-// log-only, it is counted.
+// A check that follows one that its token may not read is refused in Consul's words, and nothing changes; below level
+// 3, and in mode log-only, it is only counted.
 func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
 	const body = `{"Name":"x","ServiceID":"ORDERS-c","AliasService":"PAY-c"}`
 	for _, tt := range []struct {
@@ -1172,7 +1190,7 @@ func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		g := newGuarded(t, tt.mode, true, func(c *httpd.Config) { c.Metrics = metrics })
 		g.memory.Registry.SetLevel(tt.level)
-		g.must(t, "ORDERS", "PUT", "/v1/kv/ORDERS/l", "x") // by which the level is in the view
+		g.must(t, "ORDERS", "PUT", "/v1/kv/ORDERS/l", "x") // puts the level into the view
 		g.must(t, "ORDERS", "POST", "/eureka/apps/ORDERS", strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"))
 		counted := sumOf(t, metrics, "rollcall_auth_would_deny_total")
 		got := g.send("PUT", "/v1/agent/check/register", body, bearer(g.texts["ORDERS"]))
@@ -1194,8 +1212,8 @@ func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnswersOfServicesAreForThoseWhoMayRegisterThem: an HTTP check is a request with the leader's reach, and says what
-// came back.
+// TestAnswersOfServicesAreForThoseWhoMayRegisterThem: an HTTP check is a request with the leader's reach, and its
+// output shows the response.
 func TestAnswersOfServicesAreForThoseWhoMayRegisterThem(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.change(t, access.Change{PutRoles: []*access.Role{{Name: "service", Rules: []access.Rule{
@@ -1209,7 +1227,7 @@ func TestAnswersOfServicesAreForThoseWhoMayRegisterThem(t *testing.T) {
 	g.must(t, "operator", "PUT", "/v1/agent/service/register", `{"Name":"pay","ID":"p","Check":{"CheckID":"a","AliasService":"o"}}`)
 	for _, tc := range []struct {
 		route        string
-		orders, more bool // who may register ORDERS sees the service's answer; the node's is there, too
+		orders, more bool // whoever may register ORDERS sees the service's answer; the node's is shown, too
 	}{
 		{"GET /v1/health/service/orders", true, true},
 		{"GET /v1/health/checks/orders", true, false},
@@ -1235,15 +1253,15 @@ func TestAnswersOfServicesAreForThoseWhoMayRegisterThem(t *testing.T) {
 					want = [2]bool{true, tc.more}
 				}
 				service, node := strings.Contains(got, "answer of the service"), strings.Contains(got, "answer of the node")
-				mayLack := strings.Contains(tc.route, `"n"`) // it is about the node alone
+				mayLack := strings.Contains(tc.route, `"n"`) // it concerns the node alone
 				expect.That(t, (service == want[0] || mayLack) && node == want[1], "%s of %s at level %d: got %v and %v, want %v: %s", tc.route, token, level, service, node, want, got)
 			}
 		}
 	}
 }
 
-// TestLogOnlyCountsWhatModeOnRefuses asks for every route as every caller: what is counted is what mode on refuses, as
-// TestEveryRouteLetsThroughWhomItsRowSays has it. Changes of permissions are refused in either mode, and acts of the
+// TestLogOnlyCountsWhatModeOnRefuses sends every route's request as every caller: log-only counts what mode on refuses
+// in TestEveryRouteLetsThroughWhomItsRowSays. Changes of permissions are refused in either mode, and acts of the
 // dashboard answer with a form first.
 func TestLogOnlyCountsWhatModeOnRefuses(t *testing.T) {
 	var metrics *prometheus.Registry

@@ -9,10 +9,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// AdminSocket is the name of the socket in a node's data directory: who reaches it may do everything.
+// AdminSocket is the name of the socket in a node's data directory: whoever can open it may do everything.
 const AdminSocket = "admin.sock"
 
-// NewAdminServer is a server for the socket: what comes there needs no credential.
+// NewAdminServer returns a server for the socket: its calls need no credential.
 func NewAdminServer(h *Handler, log *slog.Logger) *http.Server {
 	server := NewServer("", h, log)
 	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return web.AsAdministrator(ctx) }

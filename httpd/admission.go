@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// admit checks what must hold for every request and gives its path the form that the routes have.
+// admit checks what must hold for every request and normalizes its path to the form that the routes have.
 func admit(r *http.Request) (*http.Request, error) {
 	if err := checkBounds(r, web.MaxMetaParams); err != nil {
 		return nil, err
@@ -32,11 +32,11 @@ func admit(r *http.Request) (*http.Request, error) {
 
 var errPlainHTTP2 = web.BadRequest("HTTP/2 is spoken over TLS only")
 
-// maxPageURI bounds the request line of the dashboard's pages, and of the calls that they make, in bytes: they name what has long
-// names, escaped, with a reason of 512 bytes, or a key.
+// maxPageURI bounds the request line of the dashboard's pages, and of the calls that they make, in bytes: they contain
+// long names, escaped, with a reason of 512 bytes, or a key.
 const maxPageURI = 8 << 10
 
-// ofPage is in the context of calls that pages make.
+// ofPage marks the contexts of calls that pages make.
 type ofPage struct{}
 
 func ofDashboard(r *http.Request) bool {
@@ -51,22 +51,23 @@ func checkBounds(r *http.Request, params int) error {
 	return web.CheckQuery(r.URL.RawQuery, params)
 }
 
-// Consul's API has a router of its own, because its paths are taken as they came: what follows the
-// fixed part is one name, in which slashes, empty segments and dots mean nothing (hashicorp/consul,
-// agent/http.go). No path is ever redirected: Go's client would repeat a PUT as a GET.
+// Consul's API has a router of its own because its paths are taken verbatim: the rest after the fixed part is one
+// name, in which slashes, empty segments and dots mean nothing (hashicorp/consul, agent/http.go). No path is ever
+// redirected: Go's client would repeat a PUT as a GET.
 
-// maxConsulPath bounds the path of a request to Consul's API in bytes: the names of keys may be long. Its parameters have
-// the bound of all headers only: a filter may be longer still.
+// maxConsulPath bounds the path of a request to Consul's API in bytes: names of keys may be long. Its parameters are
+// bounded only by the limit for all headers: a filter may be longer still.
 const maxConsulPath = 8 << 10
 
-// isVerbatim says whether a path, still escaped, is one of Consul's API, or that of a fence, which has the name of a key.
+// isVerbatim reports whether a path, still escaped, belongs to Consul's API or to a fence, whose path contains the
+// name of a key.
 func isVerbatim(path string) bool {
 	rest, ok := strings.CutPrefix(path, "/v1/")
 	rest = strings.TrimLeft(rest, "/")
 	return ok && rest != "rollcall" && (!strings.HasPrefix(rest, "rollcall/") || strings.HasPrefix(rest, "rollcall/fence/"))
 }
 
-// admitVerbatim checks what must hold for every request of which the path is taken verbatim.
+// admitVerbatim checks what must hold for every request whose path is taken verbatim.
 func admitVerbatim(r *http.Request) error {
 	if len(r.RequestURI)-len(r.URL.RawQuery) > maxConsulPath {
 		return web.ErrURITooLong

@@ -32,7 +32,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// screened is a node whose pages the browser looks at, in one of the states of the line.
+// screened is a node whose pages the browser looks at, in one state of the status line.
 type screened struct {
 	name   string
 	change func(config *httpd.Config, m *registrytest.Memory)
@@ -44,7 +44,7 @@ var voters = []api.NodeStatus{
 	{ID: "node3", HTTP: "127.0.0.1:8763", Cluster: "127.0.0.1:7763", Role: "leader", Voter: true, Applied: 41, Version: "v1.2.0", Zone: "c", DiskFree: 20 << 30},
 }
 
-// roles is a cluster of three whose nodes have these roles.
+// roles returns a cluster whose nodes have these roles.
 func roles(condition, summary string, all ...string) httpdtest.Cluster {
 	s := httpdtest.Cluster{Mode: "cp", ClusterID: "9f315502f94635db", Term: 7, Condition: condition, Summary: summary, Nodes: append([]api.NodeStatus(nil), voters...)}
 	for i, role := range all {
@@ -118,12 +118,12 @@ func fillScreens(t testing.TB, m *registrytest.Memory) {
 		registry.Cancel{Key: registry.NewKey("INVENTORY", "inventory-60.example.com:8080")})
 }
 
-// fewScreens are those that differ most by state.
+// fewScreens returns the screens that differ most by state.
 func fewScreens(bool) []string {
 	return []string{"/", "/ui/apps", "/ui/apps/ORDERS/orders-1.example.com:8080", "/ui/nodes", "/ui/peers"}
 }
 
-// allScreens are the paths that the browser opens.
+// allScreens returns the paths that the browser opens.
 func allScreens(consensus bool) []string {
 	const about = "?app=ORDERS&id=orders-1.example.com%3A8080"
 	all := []string{
@@ -137,8 +137,9 @@ func allScreens(consensus bool) []string {
 	return all
 }
 
-// TestScreensAreUsableInABrowser opens the screens in every state, light and dark, in a wide and a narrow window: all of them where
-// all is well, of the other states those that differ. With ROLLCALL_SCREENS it opens all in all, and keeps pictures there (make screens).
+// TestScreensAreUsableInABrowser opens the screens in every state, light and dark, in a wide and a narrow window:
+// every screen when all is well, and in other states only the screens that differ. With ROLLCALL_SCREENS it opens
+// every screen in every state and keeps pictures there (make screens).
 func TestScreensAreUsableInABrowser(t *testing.T) {
 	keep := os.Getenv("ROLLCALL_SCREENS")
 	for _, state := range screenedStates {
@@ -203,7 +204,7 @@ func TestDrainByKeyboardAlone(t *testing.T) {
 	expect.Slice(t, b.Complaints(), nil, "the browser complains:")
 }
 
-// TestDrainWithoutAScript does the same in a browser that runs none.
+// TestDrainWithoutAScript does the same in a browser that runs no scripts.
 func TestDrainWithoutAScript(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
@@ -218,8 +219,8 @@ func TestDrainWithoutAScript(t *testing.T) {
 	expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Reason == "kernel update", "the instance is %+v", l.Instance)
 }
 
-// TestPageFollowsWhatHappens changes an application whose page is open: the page shows it, and what its reader has begun to write
-// stays.
+// TestPageFollowsWhatHappens changes an application whose page is open: the page shows the change and keeps what its
+// reader has begun to write.
 func TestPageFollowsWhatHappens(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
@@ -236,15 +237,15 @@ func TestPageFollowsWhatHappens(t *testing.T) {
 	expect.Slice(t, b.Complaints(), nil, "the browser complains:")
 }
 
-// TestChangeDuringAFetchIsFetchedToo holds the answer to the first fetch back until another change was heard of: a page that forgot
-// it would ask again only after the stream had been silent for too long, and had been given up.
+// TestChangeDuringAFetchIsFetchedToo holds back the answer to the first fetch until another change has arrived: a page
+// that forgot that change would ask again only after the stream had been silent for too long and had been abandoned.
 func TestChangeDuringAFetchIsFetchedToo(t *testing.T) {
 	m := registrytest.New()
 	const app = "A – $& – B"
 	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance(app, "i1")})
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
 	changes, fetches, goOn := make(chan struct{}), make(chan bool, 10), make(chan struct{})
-	var streams atomic.Int64 // that are open
+	var streams atomic.Int64 // number of open streams
 	addr := newNodeOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/ui/live":
@@ -274,7 +275,7 @@ func TestChangeDuringAFetchIsFetchedToo(t *testing.T) {
 	expect.Equal(t, chromium.Evaluate[string](b, `document.title`), title, "after it was made again the page has the title")
 }
 
-// sendChanges is a stream of a page that says nothing but what it is told to.
+// sendChanges serves a page's stream that sends only what the test tells it to.
 func sendChanges(w http.ResponseWriter, r *http.Request, changes <-chan struct{}) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for {
@@ -288,7 +289,8 @@ func sendChanges(w http.ResponseWriter, r *http.Request, changes <-chan struct{}
 	}
 }
 
-// TestPageSaysHowItsNodeFails: a node that refuses is told from one that does not answer, where the page leads to the other nodes.
+// TestPageSaysHowItsNodeFails checks that a page distinguishes a node that refuses from one that does not answer, when
+// it points to the other nodes.
 func TestPageSaysHowItsNodeFails(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
@@ -320,9 +322,9 @@ func TestPageSaysHowItsNodeFails(t *testing.T) {
 	b.Do(chromedp.WaitVisible(chromedp.CSS("#truth.well")))
 }
 
-// TestPageUnderManyChangesStaysUsable makes 200 changes a second, of 100,000 instances: the page says that it shows them every
-// 5 s, its thread answers, and scroll and focus stay. Where nothing else runs the thread is held for less than 50 ms at the 99th
-// percentile, which is logged; ten times as much fails.
+// TestPageUnderManyChangesStaysUsable makes 200 changes a second among 100,000 instances: the page says that it shows
+// them every 5 s, its thread responds, and scroll position and focus stay. On an idle machine the thread is blocked
+// for less than 50 ms at the 99th percentile, which is logged; ten times as much fails.
 func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 	m := registrytest.New()
 	m.Perform(t, manyInstances(5000, 20)...)
@@ -349,8 +351,8 @@ func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 	expect.Slice(t, b.Complaints(), nil, "the browser complains:")
 }
 
-// TestLoginThatEndsWhileAFormIsOpenLosesNothing revokes a token while its holder writes: the page says so, and after a login the form
-// is as it was.
+// TestLoginThatEndsWhileAFormIsOpenLosesNothing revokes a token while its holder writes: the page says so, and after a
+// login the form is unchanged.
 func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	g := newGuarded(t, access.On, false)
 	n := newNodeOf(t, g.handler)
@@ -368,12 +370,13 @@ func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	expect.Equal(t, chromium.Ask(b, chromedp.Value(chromedp.CSS("input[name=reason]"))), "works in zone b", "after the login the form has")
 }
 
-// TestPageWhoseReaderLostTheRightSaysSo takes the login, or the role, from the reader of an open page: its line of state says so and leads
-// to a login, it asks no more, what is being written stays, and once the reader has logged in again it goes on.
+// TestPageWhoseReaderLostTheRightSaysSo takes the login, or the role, from the reader of an open page: its status line
+// says so and links to a login, it stops asking, it keeps what is being written, and it goes on once the reader has
+// logged in again.
 func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	var page, stream atomic.Pointer[string]
-	as := func(ofPage, ofStream string) { // "": without a login
+	as := func(ofPage, ofStream string) { // an empty name means without a login
 		page.Store(new(g.texts[ofPage]))
 		stream.Store(new(g.texts[ofStream]))
 	}
@@ -393,7 +396,7 @@ func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
 	t.Cleanup(server.Close)
 	for _, row := range []struct {
 		name, path     string
-		page, streamed string // whose rights are left
+		page, streamed string // the tokens still in use
 		says           []string
 		link           string
 	}{
@@ -436,7 +439,7 @@ func newNodeOf(t *testing.T, handler http.Handler) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// TestPageBehindAProxyThatBuffersLooksByItself hides the stream: the page looks every few seconds, and says so.
+// TestPageBehindAProxyThatBuffersLooksByItself hides the stream: the page polls every few seconds, and says so.
 func TestPageBehindAProxyThatBuffersLooksByItself(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Twice: what a request took is given back, answered or refused.
+// Twice: a request's memory is given back, whether it was answered or refused.
 func TestBudgetRefusesRequestsBeyondTheMemoryOfTheNode(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}}, nil)
 	large := httpdtest.Request("POST", "/eureka/apps/ORDERS", strings.Replace(httpdtest.InstanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
@@ -46,7 +46,7 @@ func keysOf(t *testing.T, c *httpdtest.Coordinated, halves int) {
 
 func TestBudgetRefusesReadsOfTooManyKeys(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, httpd.Config{})
-	keysOf(t, c, 129) // 64 MiB and some
+	keysOf(t, c, 129) // a little over 64 MiB
 	tree := httpdtest.KvOp(`"Verb":"get-tree","Key":"large/"`)
 	for _, row := range []struct{ name, method, target, body, text string }{
 		{"recurse", "GET", "/v1/kv/?recurse", "", "have more than 67108864 bytes"},
@@ -61,7 +61,7 @@ func TestBudgetRefusesReadsOfTooManyKeys(t *testing.T) {
 	expect.Equal(t, c.Get("/v1/kv/large/000?raw").Status, http.StatusOK, "one key: got")
 }
 
-// measured is a response of which the largest piece is known, and how many pieces had the time that others took.
+// measured is a response writer that records the largest piece, and how many pieces got a time limit of their own.
 type measured struct {
 	*httptest.ResponseRecorder
 	largest, hurried int
@@ -84,8 +84,8 @@ func (m *measured) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-// A large response is the text that encoding it whole would give, and only a piece of it is in memory at a time. Each
-// piece has a time limit of its own: a client with a slow link gets them all.
+// A large response written in pieces equals the text encoded whole, and only one piece at a time is in memory. Each
+// piece has its own time limit: a client with a slow link gets them all.
 func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	keysOf(t, c, 8)
@@ -111,7 +111,7 @@ func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
 	}
 }
 
-// stuck is a response whose reader takes nothing until released.
+// stuck is a response whose reader reads nothing until released.
 type stuck struct {
 	*httptest.ResponseRecorder
 	released chan struct{}
@@ -123,8 +123,8 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// A response that is built as a whole takes memory of the node's budget until it was read. What has no place beside
-// others waits a while for it, and is then to be asked for again; what is small never waits.
+// A response built as a whole holds memory of the node's budget until it was read. One that does not fit beside others
+// waits a while and is then refused with the request to retry; a small one never waits.
 func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := httpdtest.NewCoordinated(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}})
@@ -147,7 +147,7 @@ func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 			c.Send("GET", "/eureka/apps/ORDERS/orders-7", "").Says(t, http.StatusOK, "", "one instance beside a large answer")
 			want := http.StatusServiceUnavailable
 			if !strings.HasPrefix(target, "/eureka") && !strings.HasPrefix(target, "/v1/rollcall") {
-				want = http.StatusInternalServerError // Consul's clients go on after no other
+				want = http.StatusInternalServerError // Consul's clients retry after no other status
 			}
 			c.Send("GET", target, "").Says(t, want, "", "%s beside a large answer", target).With(t, "Retry-After", "1")
 			time.AfterFunc(time.Second, func() { close(reader.released) })
@@ -163,7 +163,8 @@ const bareInstance = `{"instanceId":"i1","hostName":"h","app":"ORDERS","ipAddr":
 
 const registerBatch = `{"replicationList":[{"appName":"ORDERS","id":"i1","lastDirtyTimestamp":1000,"status":"UP","action":"Register","instanceInfo":` + bareInstance + `}]}`
 
-// Whatever a Eureka server sends belongs to it, in both forms; what only looks so is a client's.
+// Whatever a Eureka server sends belongs to it, in both formats; anything that only looks like a server's is a
+// client's.
 func TestEurekaServerOwnsTheInstancesThatItSends(t *testing.T) {
 	const mark, batch, single = "x-netflix-discovery-replication: true", "/eureka/peerreplication/batch/", "/eureka/apps/ORDERS"
 	for _, row := range []struct {
@@ -197,7 +198,7 @@ func TestEurekaServerWithoutANameIsCalledEureka(t *testing.T) {
 	expect.That(t, ok && l.Origin == registry.FromEureka, "registered %v with origin %+v, want %+v", ok, l.Origin, registry.FromEureka)
 }
 
-// That a server is alive is noted with what it sends, in the same unit of work, and not with each.
+// That a server is alive is recorded together with its operations, in the same unit of work, and not with each one.
 func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 	const beat = `{"replicationList":[{"appName":"ORDERS","id":"i1","lastDirtyTimestamp":1000,"action":"Heartbeat"},{"appName":"A","id":"1","action":"Cancel"}]}`
 	synctest.Test(t, func(t *testing.T) {
@@ -239,7 +240,7 @@ func TestEurekaServersLinkIsNotRecordedWithoutPeers(t *testing.T) {
 	expect.That(t, !known, "link %+v was noted", link)
 }
 
-// An operation can be too large for the log, and the whole batch would be refused with it.
+// An operation can be too large for the log, and would take the whole batch down with it.
 func TestBatchItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	large := strings.Replace(bareInstance, `"hostName":"h"`, `"hostName":"`+strings.Repeat("h", 600<<10)+`"`, 1)
@@ -251,7 +252,7 @@ func TestBatchItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
 		"answered %d %s, want 413 and 200 for the items", got.Status, got.Body)
 }
 
-// heldPeers takes messages of more than a MiB and does not finish them before it is told to.
+// heldPeers accepts messages of more than a MiB and does not finish them until told to.
 type heldPeers struct {
 	httpdtest.FakePeers
 	inWork  atomic.Int32
@@ -268,7 +269,7 @@ func (p *heldPeers) Receive(_ context.Context, message []byte) ([]byte, error) {
 	return []byte("{}"), nil
 }
 
-// sent is the response of a handler to a request from an address.
+// sent returns a handler's response to a request from an address.
 func sent(h http.Handler, from, method, path string, body io.Reader) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, body)
 	r.RemoteAddr = from
@@ -326,11 +327,11 @@ func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 	}
 }
 
-// One sender's ordinary messages are many at a time: Rollcall sends up to twenty.
+// One sender has many ordinary messages in flight: Rollcall sends up to twenty.
 func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldPeers{release: make(chan struct{})}
-		// A share of 40 MiB, as a message that is held has more than one.
+		// A share of 40 MiB, because a held message has more than one.
 		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: web.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
 		defer h.Close()
 		body := strings.Repeat(" ", 3<<19)
@@ -352,7 +353,7 @@ func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
 	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &httpdtest.FakePeers{}, Limits: web.Limits{InFlightBytes: 1 << 20}}))(t)
 	defer h.Close()
-	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
+	body := strings.Repeat(" ", 100<<10) // of 128 MiB for all requests, and 64 for batches
 	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))
 	expect.That(t, got.Code == http.StatusServiceUnavailable && strings.Contains(got.Body.String(), "limits.in-flight-bytes"),
 		"a message: got %d %q, want 503", got.Code, got.Body)
@@ -360,7 +361,7 @@ func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
 	expect.That(t, got.Code == http.StatusBadRequest, "a registration of the same size: got %d %q, want 400 for what it says", got.Code, got.Body)
 }
 
-// longResponses responds with more than connections take without a reader.
+// longResponses responds with more than a connection buffers without a reader.
 type longResponses struct{ httpdtest.FakePeers }
 
 // Receive implements httpd.Peers.
@@ -372,7 +373,7 @@ func TestBatchResponseThatIsNeverReadGivesItsShareBack(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{Peers: &longResponses{}})
 		message := httpdtest.Request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
-		status := func() int { // of a response of which no more than the head is read
+		status := func() int { // of a response whose head alone is read
 			conn := n.Open(t)
 			go func() { _, _ = io.WriteString(conn, message) }()
 			return need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t).StatusCode

@@ -22,94 +22,94 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Config is what a Handler needs. Service is required; every other field has a default. The fields with a key
-// are settings of the node (see package setting).
+// Config is what a Handler needs. Service is required; every other field has a default. Fields with a key are settings
+// of the node (see package setting).
 type Config struct {
-	World *world.World // nil: the machine's
+	World *world.World // nil means the machine's
 	// Service is the registry.
 	Service registry.Service
-	// Cluster shows the nodes. Nil: only this node is shown.
+	// Cluster shows the nodes. If nil, only this node is shown.
 	Cluster Cluster
-	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it respond with 501.
+	// Members changes the nodes. If nil, they cannot be changed here, and its routes respond with 501.
 	Members Members
-	// Upgrade tells which levels of the formats the nodes read and write. Nil: that is not known, and its
-	// routes respond with 501.
+	// Upgrade tells which levels of the formats the nodes read and write. If nil, that is unknown, and its routes
+	// respond with 501.
 	Upgrade Upgrade
-	// Debug makes bundles. Nil: its route responds with 501.
+	// Debug makes bundles. If nil, its route responds with 501.
 	Debug Debug
-	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
-	// their routes respond with 501.
+	// Coordination serves Consul's API, and sessions, keys and locks. If nil, the node has no consensus, and their
+	// routes respond with 501.
 	Coordination Coordination
-	// LogLevel is the level of the node's log. Nil: it cannot be changed here, and its routes respond with 501.
+	// LogLevel is the level of the node's log. If nil, it cannot be changed here, and its routes respond with 501.
 	LogLevel LogLevel
-	// Peers is the replication to other servers. Nil: nothing is replicated, and its routes respond with 501.
+	// Peers replicates to other servers. If nil, nothing is replicated, and its routes respond with 501.
 	Peers Peers
-	// Snapshots saves and restores snapshots for people. Nil: its routes respond with 501.
+	// Snapshots saves and restores snapshots for people. If nil, its routes respond with 501.
 	Snapshots Snapshots
-	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
-	// and an address (host:port). Nil: all are "eureka".
+	// EurekaSender names the Eureka server behind an identity (DiscoveryIdentity-Id, may be empty) and an address
+	// (host:port). If nil, every server is "eureka".
 	EurekaSender func(identity, address string) string
 	// EurekaRefused is eurekaroutes.Config.Refused.
 	EurekaRefused func(key registry.Key, what, from, why string)
-	// Node is the name of this node, Datacenter that of its datacenter, and Version that of the program. They
-	// are only shown.
+	// Node is the name of this node, Datacenter that of its datacenter, and Version the program's. They are only
+	// shown.
 	Node, Datacenter, Version string
-	// Agents says whose agent takes a call of Consul's API that names none.
+	// Agents decides whose agent takes a call of Consul's API that names no agent.
 	Agents Agents `key:"consul.agents" default:"source" words:"source one" help:"whose agent takes a call of Consul's API that names none by its path (/agent/NAME/v1/...): source (one for each address from which calls come) or one (the logical node's, for all)"`
-	// Host is the host of this node as other hosts name it. Programs that ask the node on loopback get this
-	// host's agent. "": only programs on this host reach the node.
+	// Host is this node's host as other hosts name it. Programs that ask the node on loopback get this host's agent.
+	// If empty, only programs on this host reach the node.
 	Host string
 	// ReapCritical is at least a minute, as in Consul. By default it is 0: a critical service stays.
 	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
-	// JudgeProbe judges the probes of checks that are registered. Nil: all may be.
+	// JudgeProbe judges the probes of checks at their registration. If nil, all are allowed.
 	JudgeProbe web.ProbeJudge
-	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
-	// always runs, and there is no leader. Only what people read depends on it.
+	// WithoutConsensus means that each node orders operations and ends leases on its own, by a lease clock that always
+	// runs, without a leader. It only affects what people read.
 	WithoutConsensus bool
 	// WaitWhenEmpty is how long fetches get 403.
 	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
-	// Reads is the freshness of Eureka reads that carry no consistency parameter.
+	// Reads is the freshness of Eureka reads without a consistency parameter.
 	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
-	// Acts says whether the dashboard may change something if callers need no name.
+	// Acts decides whether the dashboard may make changes when callers need no name.
 	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the pages of the dashboard may act where auth.mode asks for no token: auto (on where the node listens on loopback only), on or off"`
-	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment is v1, in
-	// any case, serves version 1 of the protocol, all others version 2.
+	// BasePaths are where Eureka's resources live; nil means DefaultBasePaths. A base whose last segment is v1, in any
+	// case, serves version 1 of the protocol, all others version 2.
 	BasePaths []string
-	// Hosts are the names under which the node is served, beside localhost and addresses; a request to any
-	// other gets 421, see sites. Nil: any name is served.
+	// Hosts are the names that the node is served under, beside localhost and addresses; a request to any other gets
+	// 421, see sites. If nil, any name is served.
 	Hosts []string
-	// ConnectionLife bounds how long a connection over TLS lasts. 0: an hour.
+	// ConnectionLife bounds how long a connection over TLS lasts. 0 means an hour.
 	ConnectionLife time.Duration
 	// Access says who may do what.
 	Access AccessConfig
-	// Audit keeps records of who did what. Nil: its route responds with 501.
+	// Audit records who did what. If nil, its route responds with 501.
 	Audit *audit.Log
-	// Log receives what does not concern the client. Nil: it is discarded.
+	// Log receives what does not concern the client. If nil, it is discarded.
 	Log *slog.Logger
-	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
+	// Metrics is where the package registers its metrics and what /metrics shows. If nil, the handler makes a registry
 	// of its own.
 	Metrics *prometheus.Registry
 	// MetricsApps bounds the series of rollcall_registry_app_instances.
 	MetricsApps int `key:"metrics.apps" default:"500" min:"1" help:"for how many applications, the largest, /metrics shows the number of instances by status; the others are shown together, with an empty name"`
-	// Limits bounds what a request may cost.
+	// Limits bounds the cost of a request.
 	Limits Limits `reload:"yes"`
-	// RateLimit limits fetches of the registry. Zero: nothing is limited.
+	// RateLimit limits fetches of the registry. The zero value limits nothing.
 	RateLimit RateLimit `reload:"yes"`
-	// ReadOnlyCache: reads of lists that ask for no consistency get responses that may be 30 s old, as from
-	// upstream's servers, labelled stale.
+	// ReadOnlyCache answers reads of lists without a consistency parameter with responses up to 30 s old, as
+	// upstream's servers do, labelled stale.
 	ReadOnlyCache bool `key:"eureka-compat.read-only-cache" help:"Eureka clients read documents that are up to 30 s old (useReadOnlyResponseCache, responseCacheUpdateIntervalMs)"`
 }
 
-// Types of the configuration that the routes of every API need.
+// Types of the configuration that every API's routes need.
 type (
 	Cluster     = web.Cluster
 	Limits      = web.Limits
 	EurekaReads = web.EurekaReads
-	// Acts says whether pages may act if callers need no name.
+	// Acts decides whether pages may act when callers need no name.
 	Acts = dashboard.Acts
 	// AccessConfig says where roles and tokens come from, and how strict the node is.
 	AccessConfig = web.AccessConfig
-	// Coordination is kv.Service, and what Consul's API needs beside it.
+	// Coordination is kv.Service with the additions that Consul's API needs.
 	Coordination = consul.Coordination
 	Agents       = consul.Agents
 	// Members, Upgrade, Debug, Peers and PeerRefusal are what our own API needs.
@@ -147,7 +147,7 @@ const (
 	ReadsStale              = web.ReadsStale
 )
 
-// DefaultBasePaths are those of Netflix's and Spring Cloud's servers.
+// DefaultBasePaths returns the base paths of Netflix's and Spring Cloud's servers.
 func DefaultBasePaths() []string { return []string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"} }
 
 // Validate reports every mistake at once.
@@ -164,7 +164,7 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, setting.Check(c), c.RateLimit.validate())...)
 }
 
-// alone is the Cluster of a node without one.
+// alone is the Cluster of a node that was given none.
 type alone struct{}
 
 // Status implements Cluster.
@@ -188,7 +188,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// node returns the part of a configuration that the routes of every API need.
+// node returns the part of a configuration that every API's routes need.
 func (c *Config) node() web.Config {
 	n := web.Config{
 		World: c.World, Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,

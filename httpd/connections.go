@@ -14,15 +14,15 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Connections bounds the connections of a listener. When there are as many as there may be, a new one
-// takes the place of the one that has been idle longest, of the address that holds most of those that
-// have an idle one: an address that holds many loses first, a client that waits for a response loses nothing, and
-// a new client, a probe above all, is served at once.
+// Connections bounds the connections of a listener. At the limit, a new connection replaces an idle one: among the
+// addresses with an idle connection, the address that holds most connections loses the one that has been idle longest.
+// So an address that holds many loses first, a client that waits for a response loses nothing, and a new client, above
+// all a probe, is served at once.
 type Connections struct {
 	began time.Time
-	mu    sync.Mutex // guards what follows; no request takes it
+	mu    sync.Mutex // guards the fields below; no request takes it
 	limit int
-	// perAddress is the limit of one address; 0: there is none.
+	// perAddress is the limit per address; 0 means no limit.
 	perAddress int
 
 	from  map[netip.Prefix]map[*countedConn]struct{}
@@ -31,8 +31,7 @@ type Connections struct {
 	closedIdle, refused prometheus.Counter
 }
 
-// NewConnections allows limit connections, and perAddress (0: any number) of one address, which for IPv6
-// is a /64.
+// NewConnections allows limit connections, and perAddress from one address (0: any number), which for IPv6 is a /64.
 func NewConnections(limit, perAddress int, metrics prometheus.Registerer) *Connections {
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "rollcall", Subsystem: "http", Name: "connections_closed_total",
@@ -49,7 +48,7 @@ func NewConnections(limit, perAddress int, metrics prometheus.Registerer) *Conne
 	return c
 }
 
-// SetLimits replaces both limits, for connections that come from now on.
+// SetLimits replaces both limits for connections that come from now on.
 func (c *Connections) SetLimits(limit, perAddress int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,17 +58,17 @@ func (c *Connections) SetLimits(limit, perAddress int) {
 // Listener counts what l accepts.
 func (c *Connections) Listener(l net.Listener) net.Listener { return &countedListener{l, c} }
 
-// since is a moment in ns since just before the connections were counted, and so never 0.
+// since returns the time in ns since just before connections were first counted, so it is never 0.
 func (c *Connections) since(now time.Time) int64 { return int64(now.Sub(c.began)) }
 
-// Count is how many connections there are.
+// Count returns the number of connections.
 func (c *Connections) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count
 }
 
-// State is http.Server.ConnState: it notes which connections wait for a request.
+// State is an http.Server.ConnState hook: it records which connections wait for a request.
 func (c *Connections) State(conn net.Conn, state http.ConnState) {
 	counted := countedOf(conn)
 	if counted == nil {
@@ -86,11 +85,11 @@ func (c *Connections) State(conn net.Conn, state http.ConnState) {
 // firstRequest is how long a new connection has for its first request before it counts as idle.
 const firstRequest = 250 * time.Millisecond
 
-// extra is how many connections there may be above the limit while none is idle: waiting readers,
-// which may be as many as the limit, leave room for writes and probes.
+// extra returns how far connections may exceed the limit while none is idle: waiting readers, which may be as many as
+// the limit, must leave room for writes and probes.
 func (c *Connections) extra() int { return c.limit/100 + 8 }
 
-// admit makes room for a connection and counts it; nil: it is refused.
+// admit makes room for a connection and counts it, or returns nil to refuse it.
 func (c *Connections) admit(conn net.Conn) *countedConn {
 	admitted := &countedConn{Conn: conn, of: c, from: addressOf(conn)}
 	now := time.Now()
@@ -119,8 +118,8 @@ func (c *Connections) admit(conn net.Conn) *countedConn {
 	return admitted
 }
 
-// room finds the connection that a new one from an address takes the place of; nil and true: there is
-// room without.
+// room returns the connection that must make way for a new one from an address, or nil and true if there is room
+// already.
 func (c *Connections) room(from netip.Prefix, now int64) (victim *countedConn, ok bool) {
 	switch {
 	case c.perAddress > 0 && len(c.from[from]) >= c.perAddress:
@@ -133,7 +132,8 @@ func (c *Connections) room(from netip.Prefix, now int64) (victim *countedConn, o
 	return nil, true
 }
 
-// victim is the longest idle connection of the address that holds most, among those that have an idle one.
+// victim returns the longest idle connection of the address that holds most connections, among addresses with an idle
+// one.
 func (c *Connections) victim(now int64) *countedConn {
 	var victim *countedConn
 	var most int
@@ -176,8 +176,8 @@ func (c *Connections) removeLocked(conn *countedConn) {
 	}
 }
 
-// addressOf is the address that a connection counts for: where machines choose their addresses
-// themselves, the network.
+// addressOf returns the address that a connection counts towards: the network, where machines choose their addresses
+// themselves.
 func addressOf(conn net.Conn) netip.Prefix {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -205,16 +205,16 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// countedConn is a connection that Connections knows.
+// countedConn is a connection counted by Connections.
 type countedConn struct {
 	net.Conn
 	of        *Connections
 	from      netip.Prefix
-	idleSince atomic.Int64 // Connections.since when it waits for a request; 0: one is under way
-	gathered  *[]byte      // what leaves in one piece; nil: everything leaves at once
+	idleSince atomic.Int64 // Connections.since at the start of its idleness; 0 while a request is under way
+	gathered  *[]byte      // collects what is sent in one piece; nil if everything is sent at once
 }
 
-// gatherings are *[]byte, empty, for countedConn.
+// gatherings holds empty *[]byte buffers for countedConn.
 var gatherings = sync.Pool{New: func() any { return new([]byte) }}
 
 // Gather implements web.Gatherer.
@@ -225,7 +225,7 @@ func (c *countedConn) Send() {
 	b := c.gathered
 	c.gathered = nil
 	if _, err := c.Conn.Write(*b); err != nil {
-		c.Close() // net/http takes it for sent
+		c.Close() // net/http believes that it was sent
 	}
 	*b = (*b)[:0]
 	gatherings.Put(b)
@@ -249,7 +249,7 @@ func (c *countedConn) Close() error {
 func (c *countedConn) busy()              { c.idleSince.Store(0) }
 func (c *countedConn) idle(now time.Time) { c.idleSince.Store(c.of.since(now)) }
 
-// countedOf is the connection underneath that is counted; nil: none is.
+// countedOf returns the counted connection underneath, or nil.
 func countedOf(conn net.Conn) *countedConn {
 	for {
 		switch c := conn.(type) {
@@ -267,24 +267,24 @@ func countedOf(conn net.Conn) *countedConn {
 	}
 }
 
-// resumedConn is a connection of which some bytes were read ahead.
+// resumedConn is a connection some of whose bytes were read ahead.
 type resumedConn struct {
 	net.Conn
 	ahead []byte
-	odd   bool // it is not taken over again
+	odd   bool // must not be taken over again
 	life  web.Life
 }
 
-// resumedTLS is a resumedConn over TLS: net/http asks it for what handlers find in a request.
+// resumedTLS is a resumedConn over TLS: net/http asks it for the state that handlers find in a request.
 type resumedTLS struct {
 	*resumedConn
 	over *tls.Conn
 }
 
-// ConnectionState is that of the TLS.
+// ConnectionState returns the state of the TLS connection.
 func (c *resumedTLS) ConnectionState() tls.ConnectionState { return c.over.ConnectionState() }
 
-// resume makes a connection of which some bytes were read ahead.
+// resume returns a connection that first reads the bytes read ahead.
 func resume(conn net.Conn, ahead []byte, odd bool, life web.Life) net.Conn {
 	c := &resumedConn{Conn: conn, ahead: ahead, odd: odd, life: life}
 	switch over := conn.(type) {
@@ -296,7 +296,7 @@ func resume(conn net.Conn, ahead []byte, odd bool, life web.Life) net.Conn {
 	return c
 }
 
-// resumedOf is a connection that was resumed; nil: it was not.
+// resumedOf returns the resumed connection, or nil if it was not resumed.
 func resumedOf(conn net.Conn) *resumedConn {
 	switch c := conn.(type) {
 	case *resumedConn:

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// counted starts a node of which the connections are counted.
+// counted starts a node whose connections are counted.
 func counted(t *testing.T, limit, perAddress int) (*httpdtest.Node, *httpd.Connections) {
 	t.Helper()
 	c := httpd.NewConnections(limit, perAddress, prometheus.NewRegistry())
@@ -27,7 +27,7 @@ func counted(t *testing.T, limit, perAddress int) (*httpdtest.Node, *httpd.Conne
 	return n, c
 }
 
-// awaitIdle waits until so many connections wait for a request: a response is read before its server waits.
+// awaitIdle waits until want connections wait for a request: a client has its response before the server waits again.
 func awaitIdle(t *testing.T, c *httpd.Connections, want int) {
 	t.Helper()
 	httpdtest.Eventually(t, "connections are idle", func() bool { return c.Idle() == want })
@@ -35,7 +35,7 @@ func awaitIdle(t *testing.T, c *httpd.Connections, want int) {
 
 func TestConnectionsCloseTheLongestIdleOneOfTheAddressWithMost(t *testing.T) {
 	n, c := counted(t, 6, 0)
-	modest := n.From(t, "127.0.0.2") // idle for longest of all
+	modest := n.From(t, "127.0.0.2") // idle for longest
 	awaitIdle(t, c, 1)
 	var greedy []httpdtest.Line
 	for i := range 5 {
@@ -63,7 +63,7 @@ func TestConnectionsKeepOneThatWaitsForAResponse(t *testing.T) {
 		}
 		waiting = append(waiting, l)
 	}
-	for range 30 { // more than there are above the limit
+	for range 30 { // more than the extra connections above the limit
 		need.That(t, n.From(t, "127.0.0.3").Works(t), "a new connection was not served")
 	}
 	for i, l := range waiting {
@@ -108,7 +108,7 @@ func TestDrainMakesEachResponseTheLastOfItsConnection(t *testing.T) {
 	}
 }
 
-// A heartbeat that has arrived is answered, and the response says that it was the last.
+// A heartbeat that has arrived is answered, and the response announces that it was the last.
 func TestShutdownServesHeartbeatsThatAreOnTheirWay(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	const many = 20
@@ -147,7 +147,7 @@ func TestConnectionsObeyLimitsThatAreReplaced(t *testing.T) {
 	expect.That(t, first.Works(t), "the other address's connection was closed")
 }
 
-// tapped counts what is written to its connections, and can let it fail.
+// tapped counts what is written to its connections, and can make writes fail.
 type tapped struct {
 	net.Listener
 	writes atomic.Int64
@@ -201,7 +201,7 @@ func TestListsOfAFewPiecesLeaveInOne(t *testing.T) {
 		expect.That(t, got.Status == 200 && (list[:4] == "HEAD" || size > 4096 && size < 64<<10), "%s: %d with %d bytes", list, got.Status, size)
 		expect.Equal(t, tap.writes.Load(), 1, list+"written at once:")
 	}
-	// What follows on the connection is not mixed up with them.
+	// What follows on the connection does not mix with them.
 	pipeline := httpdtest.Request("GET", "/eureka/apps", "") + httpdtest.Request("GET", "/healthz", "") + httpdtest.Request("GET", "/eureka/apps/ORDERS", "")
 	first, second, third := l.RoundTrip(t, pipeline), l.Read(t, "GET "), l.Read(t, "GET ")
 	expect.That(t, len(first.Body) > 5000 && second.Status == 200 && len(third.Body) > 5000, "three at once: %d, %d and %d bytes", len(first.Body), len(second.Body), len(third.Body))

@@ -33,7 +33,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// screens are the paths of all screens, for an application and an instance of it.
+// screens returns the paths of all screens, for an application and an instance of it.
 func screens(app, id string) []string {
 	a, i := url.PathEscape(app), url.PathEscape(id)
 	about := "?app=" + url.QueryEscape(app) + "&id=" + url.QueryEscape(id)
@@ -43,7 +43,7 @@ func screens(app, id string) []string {
 	}
 }
 
-// unshown is what a page has that stands in no sentence: tags, and what is there to be copied.
+// unshown matches the parts of a page that belong to no sentence: tags, and text meant for copying.
 var unshown = regexp.MustCompile(`(?s)<pre[^>]*>.*?</pre>|<[^>]*>`)
 
 func TestScreensEscapeWhatOthersSay(t *testing.T) {
@@ -94,7 +94,7 @@ func TestScreensEscapeKeysSessionsNodesAndWatchers(t *testing.T) {
 	}
 }
 
-// TestOverviewSaysWhatMustBeRenewed reads it from the node's metrics, which docs/reference/metrics.md has by these names.
+// TestOverviewSaysWhatMustBeRenewed reads the metrics by the names that docs/reference/metrics.md gives them.
 func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
 	metrics, documented := prometheus.NewRegistry(), string(need.Got(os.ReadFile("../docs/reference/metrics.md"))(t))
 	const ends, saved = "rollcall_certificate_expiry_timestamp_seconds", "rollcall_backup_last_success_timestamp_seconds"
@@ -115,7 +115,8 @@ func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
 	})
 }
 
-// TestWatchersOfAnApplicationAreThoseOfThisNode says so, and leads to the same page of the others.
+// TestWatchersOfAnApplicationAreThoseOfThisNode checks that the page says so and links to the same page of the other
+// nodes.
 func TestWatchersOfAnApplicationAreThoseOfThisNode(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
@@ -125,7 +126,7 @@ func TestWatchersOfAnApplicationAreThoseOfThisNode(t *testing.T) {
 	}
 }
 
-// TestCellsHaveTheTitlesOfTheirColumns is for narrow windows, in which a row stands over several lines.
+// TestCellsHaveTheTitlesOfTheirColumns serves narrow windows, in which a row spans several lines.
 func TestCellsHaveTheTitlesOfTheirColumns(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
@@ -312,8 +313,8 @@ func TestLoginIsACookieForPagesOnly(t *testing.T) {
 	expect.That(t, out.Status == http.StatusSeeOther && strings.Contains(out.Header.Get("Set-Cookie"), "Max-Age=0"), "a logout: got %d %s", out.Status, out.Header.Get("Set-Cookie"))
 }
 
-// TestWhoMayReadOneApplicationSeesNoOther asks for every page with the token of the service ORDERS. Beside it there are 7 instances
-// of PAY, of which 3 are DOWN and all are overdue, a node and a key of its own.
+// TestWhoMayReadOneApplicationSeesNoOther asks for every page with the token of the service ORDERS. The node also
+// holds 7 instances of PAY, 3 DOWN and all overdue, a node and a key of its own.
 func TestWhoMayReadOneApplicationSeesNoOther(t *testing.T) {
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) {
 		c.Node, c.Cluster = "node1", roles("degraded", "Degraded: node2 cannot be reached.", "follower", "unreachable", "leader")
@@ -353,7 +354,7 @@ func TestWhoMayReadOneApplicationSeesNoOther(t *testing.T) {
 	expect.That(t, strings.Contains(page, "needs permission 'app ORDERS override'") && strings.Contains(page, `href="/ui/acts/cancel`), "the page does not say what is missing, or offers nothing: %s", page)
 }
 
-// eventsOf returns the next event of a stream whenever it is called, as its name and its data; "": it has ended.
+// eventsOf returns a function that returns the name and data of a stream's next event, or "" at its end.
 func eventsOf(stream io.Reader) (next func() string) {
 	lines := bufio.NewScanner(stream)
 	return func() string {
@@ -366,7 +367,7 @@ func eventsOf(stream io.Reader) (next func() string) {
 	}
 }
 
-// TestLivePageOfAPartHearsOfNoOthers: neither when they change nor how much a reader of one application learns of the others.
+// TestLivePageOfAPartHearsOfNoOthers: a reader of one application learns neither when the others change nor how much.
 func TestLivePageOfAPartHearsOfNoOthers(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		var config httpd.Config
@@ -417,7 +418,7 @@ func TestOnlyPagesOfKeysHearOfKeys(t *testing.T) {
 	})
 }
 
-// TestPagesLeaveWatchesToPrograms opens more pages than there are places: programs have all of theirs.
+// TestPagesLeaveWatchesToPrograms opens more pages than there are places: programs keep all of theirs.
 func TestPagesLeaveWatchesToPrograms(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{Watchers: 20}, Cluster: httpdtest.ThreeNodes, Node: "n1"}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
@@ -436,7 +437,7 @@ func TestPagesLeaveWatchesToPrograms(t *testing.T) {
 	}
 }
 
-// TestPageKnowsItsTitleAndTheOtherNodes is what the script needs to make it again.
+// TestPageKnowsItsTitleAndTheOtherNodes checks what the script needs to build the page again.
 func TestPageKnowsItsTitleAndTheOtherNodes(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
 	const app = "A – $& – B"
@@ -453,7 +454,7 @@ func TestPageKnowsItsTitleAndTheOtherNodes(t *testing.T) {
 	}
 }
 
-// asked is a Cluster of which the other nodes can be slow.
+// asked is a Cluster whose other nodes can be slow.
 type asked struct {
 	fast httpdtest.Cluster
 	slow atomic.Bool
@@ -468,7 +469,7 @@ func (a *asked) Status(ctx context.Context) api.Status {
 	return roles("leaderless", "No leader.", "follower", "unreachable", "unreachable").Status(ctx)
 }
 
-// TestReaderWhoGoesAwaySilencesNoNode: what a page saw that nobody waited for any more is shown to no other reader.
+// TestReaderWhoGoesAwaySilencesNoNode: the result of a page whose reader has left is shown to no other reader.
 func TestReaderWhoGoesAwaySilencesNoNode(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		nodes := &asked{fast: roles("well", "Healthy.", "follower", "follower", "leader")}
@@ -484,7 +485,8 @@ func TestReaderWhoGoesAwaySilencesNoNode(t *testing.T) {
 	})
 }
 
-// TestOnlyTheFirstPageAfterAWhileWaitsForOtherNodes asks for pages after a long time without a reader, while the other nodes are slow.
+// TestOnlyTheFirstPageAfterAWhileWaitsForOtherNodes asks for pages after a long time without a reader, while the other
+// nodes are slow.
 func TestOnlyTheFirstPageAfterAWhileWaitsForOtherNodes(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		nodes := &asked{fast: roles("well", "Healthy.", "follower", "follower", "leader")}
@@ -508,7 +510,7 @@ func TestOnlyTheFirstPageAfterAWhileWaitsForOtherNodes(t *testing.T) {
 	})
 }
 
-// TestPagesAreSmallAndRememberAtTwentyThousandInstances bounds what a page weighs; BenchmarkPages says how long it takes.
+// TestPagesAreSmallAndRememberAtTwentyThousandInstances bounds the size of a page; BenchmarkPages measures the time.
 func TestPagesAreSmallAndRememberAtTwentyThousandInstances(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	n.Perform(t, manyInstances(1100, 20)...)
@@ -520,7 +522,7 @@ func TestPagesAreSmallAndRememberAtTwentyThousandInstances(t *testing.T) {
 	}
 }
 
-// largePages are those of which the weight could depend on how much is registered.
+// largePages are the pages whose size could depend on the number of registrations.
 var largePages = []string{"/", "/ui/apps", "/ui/apps?page=20", "/ui/apps?q=host-1", "/ui/apps?q=zone%3Db&status=UP", "/ui/apps/APP-00007", "/ui/apps/APP-00007/app-00007-3", "/ui/events"}
 
 func manyInstances(apps, each int) (ops []registry.Op) {
@@ -535,7 +537,7 @@ func manyInstances(apps, each int) (ops []registry.Op) {
 	return ops
 }
 
-// newActing is a coordinated node whose pages may act.
+// newActing returns a coordinated node whose pages may act.
 func newActing(t *testing.T, changes ...func(*httpd.Config)) *httpdtest.Coordinated {
 	t.Helper()
 	config := httpd.Config{Hosts: []string{"example.com"}, Node: "node1"}
@@ -545,14 +547,14 @@ func newActing(t *testing.T, changes ...func(*httpd.Config)) *httpdtest.Coordina
 	return httpdtest.NewCoordinated(t, config)
 }
 
-// hidden is the value of a hidden field of a page; "": it has none.
+// hidden returns the value of a page's hidden field, or "" if the page lacks it.
 func hidden(page, name string) string {
 	_, rest, _ := strings.Cut(page, `name="`+name+`" value="`)
 	value, _, _ := strings.Cut(rest, `"`)
 	return html.UnescapeString(value)
 }
 
-// TestKeyFormWritesWhatWasWritten sends what browsers send: the line ends of a text area are CR LF.
+// TestKeyFormWritesWhatWasWritten sends what browsers send: a text area's lines end in CR LF.
 func TestKeyFormWritesWhatWasWritten(t *testing.T) {
 	c := newActing(t)
 	c.Put(t, "/v1/kv/conf/a?flags=3304740253564472344", "old")
@@ -613,7 +615,7 @@ func TestKeyWriteOfUnknownOutcomeLeadsToItsKey(t *testing.T) {
 	expect.That(t, got.Status >= 500 && strings.Contains(got.Body, `href="/ui/keys?index=now&amp;key=a"`), "got %d %s", got.Status, got.Body)
 }
 
-// TestPageAfterAnActShowsIt is of a node that is behind, as a follower may be.
+// TestPageAfterAnActShowsIt uses a node that is behind, as a follower may be.
 func TestPageAfterAnActShowsIt(t *testing.T) {
 	status := roles("well", "Healthy.", "follower", "follower", "leader")
 	c := newActing(t, func(config *httpd.Config) { config.Cluster = &status })
@@ -630,7 +632,7 @@ func TestPageAfterAnActShowsIt(t *testing.T) {
 	page := c.Get(got.Header.Get("Location")).Body
 	expect.That(t, strings.Contains(page, "Done: end.") && !strings.Contains(page, session) && !strings.Contains(page, "have applied"), "the page shows what was: %s", page)
 
-	_ = c.Get("/ui/nodes") // is what the next one shows, unless a page acts
+	_ = c.Get("/ui/nodes") // the next page would show this state unless a page acted
 	status.Nodes = slices.Clone(status.Nodes)
 	status.Nodes[1].Version = "9.9.1"
 	expect.Equal(t, c.Act("hold", "for", "30m", "reason", "works").Status, http.StatusSeeOther, "hold: got")
@@ -667,7 +669,7 @@ func TestActsThatAreOffAreOffForCallersWithANameToo(t *testing.T) {
 	}
 }
 
-// TestFormOutlivesALogin sends a long value with a login that has ended.
+// TestFormOutlivesALogin sends a long value with an expired login.
 func TestFormOutlivesALogin(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	value := strings.Repeat("a \"ж\"\n", 500)
@@ -683,7 +685,7 @@ func TestFormOutlivesALogin(t *testing.T) {
 	expect.Equal(t, g.must(t, "ORDERS", "GET", "/v1/kv/ORDERS/k?raw", "").Body, "x", "the key is")
 }
 
-// TestLongNamesCanBeActedOn uses names and a reason of the greatest length.
+// TestLongNamesCanBeActedOn uses names and a reason of the maximum length.
 func TestLongNamesCanBeActedOn(t *testing.T) {
 	c := newActing(t)
 	app, reason := strings.Repeat("Ж", 127), strings.Repeat("ж", 256)
@@ -723,7 +725,7 @@ func TestNoticeOfADrainEndsWithTheLastPoll(t *testing.T) {
 	})
 }
 
-// TestWithoutConsensusAnActCountsNoNodes is of nodes that have no index in common.
+// TestWithoutConsensusAnActCountsNoNodes uses nodes without a common index.
 func TestWithoutConsensusAnActCountsNoNodes(t *testing.T) {
 	config := httpdtest.AloneConfig()
 	config.Hosts, config.Node, config.Cluster = []string{"node"}, "node1", roles("well", "", "", "", "")

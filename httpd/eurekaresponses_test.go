@@ -24,19 +24,19 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// acceptedTypes are the types of responses by what a client accepts.
+// acceptedTypes maps what a client accepts to the type of the response.
 var acceptedTypes = map[string]string{
 	"application/json": "application/json", "application/json, application/*+json": "application/json",
 	"application/xml": "application/xml", "*/*": "application/xml", "": "application/xml",
 }
 
-// typeCase is a way to send a request to a route of Eureka's, by which its response gets a status of its own.
+// typeCase is a way to call a route of Eureka's that gives its response a particular status.
 type typeCase struct {
 	name   string
-	fail   error // of Apply and of reads
+	fail   error // error of Apply and of reads
 	change func(method, target, body string) (string, string, string)
 	header string
-	none   bool // no route is met, and a response without a body has no type
+	none   bool // no route matches, and a response without a body has no type
 }
 
 var typeCases = []typeCase{
@@ -65,7 +65,7 @@ var typeCases = []typeCase{
 	}},
 }
 
-// target is the target of a route, with an instance that is there.
+// target returns the target of a route, with an existing instance.
 func (typeCase) target(path string) string {
 	return strings.NewReplacer("{app}", "ORDERS", "{id}", "i1", "{vip}", "orders", "{svip}", "orders", "{asg}", "x").Replace(path) + "?"
 }
@@ -97,8 +97,8 @@ func (c typeCase) send(t *testing.T, n *httpdtest.Node, method, path, accept str
 	return n.Send(t, httpdtest.Request(method, target, body, headers...))
 }
 
-// Every route of Eureka's in every case: a response without a body has the type that its client accepts, any other one of those that
-// the protocol has. Where no route is met, a published server gives none.
+// Every route of Eureka's in every case: a response without a body has the type that its client accepts, any other one
+// of the protocol's types. Where no route matches, a published server sends none.
 func TestResponsesOfEurekaRoutesHaveTheTypeThatIsAccepted(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	empty := map[int]bool{}
@@ -115,7 +115,8 @@ func TestResponsesOfEurekaRoutesHaveTheTypeThatIsAccepted(t *testing.T) {
 				kind, _, _ := strings.Cut(got.Header.Get("Content-Type"), ";")
 				if got.Body == "" && method != http.MethodHead {
 					empty[got.Status] = true
-					if c.none && (got.Status != 414 || route != "PUT /eureka/apps/{app}/{id}") { // heartbeats are known before their length
+					// heartbeats are recognized before their length is checked
+					if c.none && (got.Status != 414 || route != "PUT /eureka/apps/{app}/{id}") {
 						want = ""
 					}
 					expect.Equal(t, kind, want, "%s with %s, accepting %q: %d without a body has the type", route, c.name, accept, got.Status)
@@ -131,7 +132,7 @@ func TestResponsesOfEurekaRoutesHaveTheTypeThatIsAccepted(t *testing.T) {
 	}
 }
 
-// On a connection that carries heartbeats the form that is accepted may change from one to the next.
+// On a connection that carries heartbeats the accepted format may change from one to the next.
 func TestHeartbeatsAreAnsweredWithTheTypeThatEachAccepts(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	l := takenOver(t, n)
@@ -150,7 +151,7 @@ func TestHeartbeatsAreAnsweredWithTheTypeThatEachAccepts(t *testing.T) {
 	}
 }
 
-// cachedRoutes are the routes that the read-only cache answers, and a word that is in the response once
+// cachedRoutes are the routes that the read-only cache answers, each with a word that its response contains once
 // ORDERS/i2 is registered.
 var cachedRoutes = map[string]string{
 	"/eureka/apps": "i2", "/eureka/apps/delta": "i2", "/eureka/apps/ORDERS": "i2", "/eureka/apps/orders": "i2",
@@ -168,7 +169,7 @@ func secure(i *registry.Instance) *registry.Instance {
 	return i
 }
 
-// A response that is read for the first time after a refresh is as of the refresh, if it was asked for before.
+// A response that is read for the first time after a refresh dates from the refresh, if it was asked for before.
 func TestReadOnlyCacheRefreshIsOfOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})
@@ -213,7 +214,7 @@ func TestReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
 func TestReadOnlyCacheIsPassedByWhereAConsistencyIsGiven(t *testing.T) {
 	for _, row := range []struct {
 		name, path string
-		cached     bool // by the configuration
+		cached     bool // whether the configuration enables the cache
 	}{
 		{"linearizable", "/eureka/apps?consistency=linearizable", true},
 		{"leader", "/eureka/apps/ORDERS?x=y&consistency=leader", true},
@@ -280,7 +281,7 @@ func TestReadOnlyCacheResponsesAreThoseWithoutIt(t *testing.T) {
 // serverTimes are the times that a server sets, in either format.
 var serverTimes = regexp.MustCompile(`((?:Timestamp|lastUpdatedTimestamp|lastDirtyTimestamp)"?[:>]"?)\d+`)
 
-// stable is the text of a response without the times, which differ between two servers.
+// stable returns the text of a response without the times, which differ between two servers.
 func stable(t testing.TB, r httpdtest.Reply) string {
 	t.Helper()
 	text := r.Body
@@ -310,7 +311,7 @@ func TestReadOnlyCacheBuildsAResponseOnceForEachVersion(t *testing.T) {
 	})
 }
 
-// The delta changes with the lease clock, too: without any change to the registry it gets shorter.
+// The delta also changes with the lease clock: it gets shorter without any change to the registry.
 func TestReadOnlyCacheDeltaForgetsChangesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TookOver says whether the handler reads the connection from a client's address itself now.
+// TookOver reports whether the handler now reads the connection from a client's address itself.
 func (h *Handler) TookOver(client string) bool {
 	b := h.heartbeats.Load()
 	b.mu.Lock()
@@ -19,7 +19,7 @@ func (h *Handler) TookOver(client string) bool {
 	return false
 }
 
-// ParseBeat makes parseBeat known to the tests.
+// ParseBeat exports parseBeat to the tests.
 func ParseBeat(b []byte, prefixes []string) (beat Beat, size int, ok bool) {
 	last := new(lastFields)
 	beat.plainBeat, size, ok = parseBeat(b, prefixes, last)
@@ -30,19 +30,18 @@ func ParseBeat(b []byte, prefixes []string) (beat Beat, size int, ok bool) {
 	return beat, size, ok
 }
 
-// Beat makes plainBeat known to the tests.
+// Beat exports plainBeat to the tests.
 type Beat struct{ plainBeat }
 
-// Name is the target, and the application and instance in it.
+// Name returns the target, and the application and instance in it.
 func (b *Beat) Name() (target, app, id string) { return b.target, b.app, b.id }
 
-// Fields are the values of the fields that say something.
+// Fields returns the values of the fields that matter.
 func (b *Beat) Fields() (authorization, token, accept string) {
 	return string(b.authorization), string(b.token), string(b.accept)
 }
 
-// Layers is how many connections a taken-over one is wrapped in, one within the other, for having been given
-// back.
+// Layers returns how many wrappers a connection that was given back has, one inside the other.
 func (h *Handler) Layers(remote string) (n int) {
 	b := h.heartbeats.Load()
 	b.mu.Lock()
@@ -58,7 +57,7 @@ func (h *Handler) Layers(remote string) (n int) {
 	return n
 }
 
-// CachedAnswers is the number of responses in the read-only cache.
+// CachedAnswers returns the number of responses in the read-only cache.
 func (h *Handler) CachedAnswers() int { return h.eureka.KeptResponses() }
 
 // Routes lists the routes as METHOD template.
@@ -67,7 +66,7 @@ func (h *Handler) Routes(t *testing.T) []string {
 	return routesOf(t, h)
 }
 
-// Idle is how many connections wait for a request.
+// Idle returns the number of connections that wait for a request.
 func (c *Connections) Idle() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,15 +31,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// The limits of one connection over HTTP/2, as docs/run/limits.md has them.
+// The limits of one HTTP/2 connection, from docs/run/limits.md.
 const (
 	streamsAtOnce = 100
 	quietAfter    = 90 * time.Second // without a stream
-	blockedAfter  = 30 * time.Second // without a byte that the client takes
-	goodbye       = 8 * time.Second  // from the decision to end a connection to its end; TLS waits 5 s for its last word to be read
+	blockedAfter  = 30 * time.Second // while the client takes no byte
+	// from the decision to end a connection until it is closed; TLS waits 5 s for its last message to be read
+	goodbye = 8 * time.Second
 )
 
-// held is a registry whose writes take until they are let go, whatever becomes of their callers.
+// held is a registry whose writes block until released, even if their callers give up.
 type held struct {
 	*registrytest.Memory
 	letGo     chan struct{}
@@ -54,17 +55,17 @@ func (h *held) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 	return h.Memory.Apply(ctx, origin, ops...)
 }
 
-// flooder is a client over HTTP/2 that sends what frames it likes.
+// flooder is an HTTP/2 client that can send any frames.
 type flooder struct {
 	*http2.Framer
 	conn      *tls.Conn
 	begun     time.Time
 	headers   bytes.Buffer
 	encoder   *hpack.Encoder
-	deaf      atomic.Bool        // it reads no more
-	goingAway atomic.Bool        // that the connection ends
-	ended     chan http2.ErrCode // why, once it has
-	resets    atomic.Int64       // streams that the server has reset
+	deaf      atomic.Bool        // stops reading
+	goingAway atomic.Bool        // the server announced the end of the connection
+	ended     chan http2.ErrCode // receives the reason once it has ended
+	resets    atomic.Int64       // streams that the server reset
 }
 
 // newFlooder connects, with a window for the body of each response.
@@ -81,7 +82,7 @@ func newFlooder(t *testing.T, n *httpdtest.Bubbled, trusted *x509.CertPool, wind
 	return f
 }
 
-// read reads until the server ends the connection, or as long as it is to.
+// read reads until the server ends the connection, or until deaf is set.
 func (f *flooder) read() {
 	why := http2.ErrCodeNo
 	for !f.deaf.Load() {
@@ -100,7 +101,8 @@ func (f *flooder) read() {
 	}
 }
 
-// flood sends until the server says that the connection ends, or ends it, at most so often, and returns how often it could.
+// flood calls send at most most times, until the server announces or makes the end of the connection, and returns how
+// often it succeeded.
 func (f *flooder) flood(most int, send func(i int) error) (sent int) {
 	for sent < most && !f.goingAway.Load() && send(sent) == nil {
 		sent++
@@ -122,8 +124,8 @@ func (f *flooder) request(stream uint32, method, path string) error {
 	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: f.block(method, path), EndHeaders: true, EndStream: true})
 }
 
-// inFlood runs a test in a bubble with a node, and a client that floods it. In the end the others are served, and nothing is
-// left of what the flood has started.
+// inFlood runs a test in a bubble with a node, and a client that floods it. At the end other clients must be served,
+// and nothing that the flood started may be left.
 func inFlood(t *testing.T, name string, window uint32, test func(t *testing.T, h *held, f *flooder)) {
 	certificate, trusted := httpdtest.Certified(t)
 	httpdtest.InBubble(t, name, func(t *testing.T) {
@@ -146,7 +148,7 @@ func inFlood(t *testing.T, name string, window uint32, test func(t *testing.T, h
 		other = httpdtest.Line{Conn: conn, In: bufio.NewReader(conn)}
 		need.Equal(t, other.RoundTrip(t, httpdtest.Request("GET", "/eureka/apps/ORDERS", "")).Status, 200, "after the flood")
 		f.conn.NetConn().Close()
-		time.Sleep(5 * time.Minute) // in which idle connections have ended
+		time.Sleep(5 * time.Minute) // long enough for idle connections to end
 		expect.That(t, heapNow()-heap < 8<<20, "the heap grew by %d bytes", heapNow()-heap)
 		expect.That(t, runtime.NumGoroutine() <= before+2, "%d goroutines before the flood, %d after it", before, runtime.NumGoroutine())
 	})
@@ -180,7 +182,8 @@ func TestFloodOfResetStreamsRunsNoMoreHandlersThanStreams(t *testing.T) {
 			})
 			expect.Equal(t, <-f.ended, http2.ErrCodeEnhanceYourCalm, "the connection ends with")
 			synctest.Wait()
-			const most = 5*streamsAtOnce + 2 // those that run, four times as many that wait, and those that say that it is enough
+			// running streams, four times as many that wait, and those that end the connection
+			const most = 5*streamsAtOnce + 2
 			expect.That(t, h.most.Load() == streamsAtOnce && sent <= most, "%d handlers ran at once, and %d streams were taken, want %d and at most %d", h.most.Load(), sent, streamsAtOnce, most)
 			close(h.letGo)
 		})
@@ -252,7 +255,7 @@ func TestClientThatGivesNoWindowLosesItsStreams(t *testing.T) {
 	}
 }
 
-// starve asks for a document on each stream, and takes a byte of each a second.
+// starve asks for a document on each stream, and reads a byte of each per second.
 func starve(t *testing.T, f *flooder, path string) {
 	for i := range streamsAtOnce {
 		need.OK(t, f.request(uint32(2*i+1), "GET", path))
@@ -268,7 +271,7 @@ func starve(t *testing.T, f *flooder, path string) {
 	expect.That(t, time.Since(f.begun) <= blockedAfter+quietAfter+goodbye, "the connection ended after %v", time.Since(f.begun))
 }
 
-// A body that means nothing is dropped before a call waits. HTTP/2 would keep up to 1 MiB of it, for each connection.
+// A body without a meaning is dropped before a call waits. HTTP/2 would keep up to 1 MiB of it per connection.
 func TestCallThatWaitsKeepsNoBody(t *testing.T) {
 	for _, path := range []string{"/v1/rollcall/watch", "/v1/rollcall/watch?wait=5m&index=test-200", "/v1/health/service/ORDERS?index=201&wait=5m", "/ui/live"} {
 		inFlood(t, path, 1<<20, func(t *testing.T, h *held, f *flooder) {
@@ -283,12 +286,12 @@ func TestCallThatWaitsKeepsNoBody(t *testing.T) {
 	}
 }
 
-// one is an enabled limiter with a single token a second in each bucket.
+// one returns an enabled limiter with a single token a second in each bucket.
 func one() httpd.RateLimit {
 	return httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 1, FullFetchRate: 1}
 }
 
-// limited is the number of fetches of a target that were refused, or would have been.
+// limited returns the number of fetches of a target that were refused, or would have been.
 func limited(t testing.TB, metrics *prometheus.Registry, name, target string) float64 {
 	t.Helper()
 	return httpdtest.Gathered(t, metrics, "rollcall_http_rate_"+name+"_total", map[string]string{"target": target})
@@ -296,7 +299,7 @@ func limited(t testing.TB, metrics *prometheus.Registry, name, target string) fl
 
 func TestRateLimitRefusesFetchesByTheirTarget(t *testing.T) {
 	for _, row := range []struct {
-		path, target string // "": not limited
+		path, target string // empty if not limited
 		status       int
 	}{
 		{"/eureka/apps", "full", 200}, {"/eureka/apps/", "full", 200}, {"/eureka/apps//", "full", 200}, {"/eureka/apps///delta", "delta", 200}, {"//eureka/v2//apps?regions=a", "full", 200}, {"/v2/apps", "full", 200}, {"/eureka/v1/apps?consistency=stale", "full", 200},
@@ -391,7 +394,7 @@ func TestRateLimitTakesATokenFromBothBucketsForAFullFetch(t *testing.T) {
 		need.Slice(t, statuses("/eureka/apps/delta", 3), []int{200, 200, 200}, "deltas: got")
 		// Both buckets serve a full fetch: the common one has two tokens left.
 		need.Slice(t, statuses("/eureka/apps", 5), []int{200, 200, 503, 503, 503}, "full fetches: got")
-		time.Sleep(time.Second) // virtual; one token more in each
+		time.Sleep(time.Second) // virtual; one more token in each
 		expect.Slice(t, statuses("/eureka/apps", 2), []int{200, 503}, "full fetches a second later: got")
 	})
 }
@@ -402,7 +405,7 @@ func TestRateLimitTakesNoCommonTokenForARefusedFullFetch(t *testing.T) {
 		for i := range 3 {
 			n.Send(t, "GET", "/eureka/apps", "")
 			if i < 2 {
-				time.Sleep(time.Millisecond) // virtual; the common token is back, that of full fetches is not
+				time.Sleep(time.Millisecond) // virtual; the common token is back, the one for full fetches is not
 			}
 		}
 		time.Sleep(10 * time.Millisecond) // virtual
@@ -425,7 +428,7 @@ func TestRateLimitCountsWouldBeRefusalsWhileDisabled(t *testing.T) {
 				expect.Equal(t, n.Send(t, "GET", path, "").Status, 200, "GET %s: got", path)
 			}
 		}
-		// The burst of ten served four of the full fetches, three deltas and three applications.
+		// Of the full fetches, deltas and applications, the burst of ten served four, three and three.
 		for target, want := range map[string]float64{"full": 11, "delta": 12, "application": 12} {
 			expect.Equal(t, limited(t, metrics, "would_limit", target), want, "would have been refused as %s: got", target)
 			expect.Equal(t, limited(t, metrics, "limited", target), 0, "refused as %s: got", target)
@@ -465,8 +468,8 @@ func TestRateLimitNeverRefusesWritesHeadAndPeers(t *testing.T) {
 	})
 }
 
-// Spring's and JavaScript's clients send no identity, so the limiter is about them: its defaults must
-// leave them enough. Here 300 of them start within three seconds and then fetch as they do.
+// Spring's and JavaScript's clients send no identity, so they are the ones that the limiter restricts: its defaults
+// must leave them enough. Here 300 of them start within three seconds and then fetch as they usually do.
 func TestRateLimitDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := setting.Default[httpd.RateLimit]()
@@ -482,7 +485,7 @@ func TestRateLimitDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 		}
 		fetch("/eureka/apps/")
 		for range 3 {
-			time.Sleep(27 * time.Second) // virtual; every client comes again after 30 s
+			time.Sleep(27 * time.Second) // virtual; every client comes back after 30 s
 			fetch("/eureka/apps/delta")
 		}
 	})

@@ -45,8 +45,8 @@ type Handler struct {
 	node         *web.Node
 	config       Config
 	router       *mux.Router
-	verbatim     *mux.Router // of the paths that are taken verbatim, see isVerbatim
-	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
+	verbatim     *mux.Router // for the paths that are taken verbatim, see isVerbatim
+	appsPrefixes []string    // of the heartbeat route: each base path with /apps/ appended
 	eureka       *eurekaroutes.Eureka
 	own          *own.Own
 	dashboard    *dashboard.Dashboard
@@ -82,17 +82,17 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// Run keeps ready what the dashboard shows, until ctx ends: without it the pages wait for the other nodes, and
-// have no history.
+// Run keeps the dashboard's data up to date until ctx ends: without it the pages wait for the other nodes and have no
+// history.
 func (h *Handler) Run(ctx context.Context) error { return h.dashboard.Run(ctx) }
 
-// perform performs an API call that a page of the dashboard makes for its reader. It passes every check of a
-// request except that of the origin, which the page's own request has passed.
+// perform performs an API call that a page of the dashboard makes for its reader. It passes every check of a request
+// except that of the origin, which the page's own request has passed.
 func (h *Handler) perform(w http.ResponseWriter, r *http.Request) {
 	h.serveRouted(w, r.WithContext(context.WithValue(r.Context(), ofPage{}, true)))
 }
 
-// newRouter redirects nothing: a redirected PUT would lose its body.
+// newRouter returns a router that redirects nothing: a redirected PUT would lose its body.
 func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncodedPath() }
 
 // ServeHTTP implements http.Handler.
@@ -126,9 +126,9 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error
 	h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 }
 
-// Heartbeats are most of what a node does, so the common ones are recognized without the router. A path with
-// anything unusual (escapes that hide a slash, empty segments, characters that need a check) is left to the
-// router, which ends in the same code.
+// Heartbeats are most of a node's work, so the common ones are recognized without the router. A path with anything
+// unusual (escapes that hide a slash, empty segments, characters that need a check) is left to the router, which ends
+// in the same code.
 
 // matchRenew returns the names in the path of an ordinary heartbeat.
 func (h *Handler) matchRenew(u *url.URL) (app, id string, ok bool) {
@@ -143,13 +143,13 @@ func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id str
 	h.takeOver(w, r, h.beat(w, r, app, id, nil))
 }
 
-// beat responds to one heartbeat and returns the status of the response. s belongs to a connection that was
-// taken over, or is nil.
+// beat responds to one heartbeat and returns the status of the response. s belongs to a taken-over connection, or is
+// nil.
 func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string, s *web.Standing) (status int) {
 	start := time.Now()
 	status = http.StatusInternalServerError
 	var err error
-	var request string // the id; most heartbeats have none, because it would cost more than the rest
+	var request string // the request id; most heartbeats have none, because it would cost more than the rest
 	if given := r.Header[web.RequestIDHeader]; given != nil {
 		request = web.RequestID(r)
 		w.Header().Set(web.RequestIDHeader, request)
@@ -218,8 +218,8 @@ func (h *Handler) serveVerbatim(a *web.Response, r *http.Request) {
 	h.verbatim.ServeHTTP(a, r)
 }
 
-// limit refuses a fetch for which the buckets have no token. A request that is refused anyway takes none.
-// routed is the request as the routes see it, r as it came.
+// limit refuses a fetch that the buckets have no token for. A request that is refused anyway takes no token. routed is
+// the request as the routes see it, r as it came.
 func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
 	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
 	if t == notLimited || !h.underBase(routed.URL.Path) || !h.node.IsKnown(r) || !h.limiter.refuses(t, r.Header) {
@@ -229,7 +229,7 @@ func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
 	return errRateLimited
 }
 
-// underBase reports whether a path in the form of the routes is one of Eureka's.
+// underBase reports whether a normalized path is one of Eureka's.
 func (h *Handler) underBase(path string) bool {
 	for _, base := range h.config.BasePaths {
 		if rest, ok := strings.CutPrefix(path, base); ok && strings.HasPrefix(rest, "/") {
@@ -252,28 +252,27 @@ func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 	w.WriteHeader(http.StatusInternalServerError)
 }
 
-// SetRateLimit replaces the limiter's settings while it is at work.
+// SetRateLimit replaces the limiter's settings while it is running.
 func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
 
 // AuthMode returns the mode of access control in force.
 func (h *Handler) AuthMode() access.Mode { return h.node.AccessMode() }
 
-// SetLimits replaces the limits of requests, instances and watches while the handler is at work. They hold for
-// what comes from now on.
+// SetLimits replaces the limits of requests, instances and watches while the handler is running. They apply from now
+// on.
 func (h *Handler) SetLimits(l Limits) { h.node.SetLimits(l) }
 
-// Limits returns the present limits, and Used how many watches there are and how many bytes the requests under
-// way take.
+// Limits returns the current limits, and Used the number of watches and the bytes that the requests under way take.
 func (h *Handler) Limits() Limits { return *h.node.Limits() }
 
-// Used is explained at Limits.
+// Used returns the number of watches and the bytes that the requests under way take.
 func (h *Handler) Used() (watchers, inFlightBytes int64) { return h.node.Used() }
 
-// Readiness reports whether the node is ready, and what it lacks: see web.Node.
+// Readiness reports whether the node is ready, and what it lacks; see web.Node.
 func (h *Handler) Readiness() (ready bool, sentence string) { return h.node.Readiness() }
 
-// Drain makes every further response announce that it is the last on its connection. Call it some time before
-// a shutdown, so that clients go elsewhere by themselves.
+// Drain makes every further response announce that it is the last on its connection. Call it some time before a
+// shutdown, so that clients move to other nodes on their own.
 func (h *Handler) Drain() { h.node.Draining.Store(true) }
 
 // NewServer returns a server for addr with the bounds that every listener of a node has: a client that sends
@@ -292,8 +291,8 @@ func NewServer(addr string, h http.Handler, log *slog.Logger) *http.Server {
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       web.WithLife,
-		// HTTP/2 is spoken over TLS only. There WriteTimeout only resets the stream, which itself needs a
-		// write: if the client reads nothing, neither the stream nor the connection would end.
+		// HTTP/2 is only used over TLS. There WriteTimeout only resets the stream, which itself needs a write: if the
+		// client reads nothing, neither the stream nor the connection would end.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: writeTimeout},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -301,5 +300,5 @@ func NewServer(addr string, h http.Handler, log *slog.Logger) *http.Server {
 
 const writeTimeout = 30 * time.Second
 
-// net/http adds 4096 bytes of slack of its own to the limit that it is given.
+// net/http adds 4096 bytes of slack to the limit that it is given.
 const maxHeaderBytes = 16<<10 - 4096

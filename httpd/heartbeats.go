@@ -16,17 +16,16 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Clients send heartbeats over connections that carry little else, and net/http spends more on each
-// than the registry does. So the second heartbeat in a row makes the handler take its connection
-// over: from then on plain heartbeats are read here, and served by the same code as elsewhere;
-// everything that is not plainly a heartbeat is left unread and given back to net/http with
-// the connection. Only requests that both would understand alike are ever read here; docs/adr/0007
-// has the reasons and the figures.
+// Clients send heartbeats over connections that carry little else, and net/http spends more on each than the registry
+// does. So the second heartbeat in a row makes the handler take its connection over: from then on plain heartbeats are
+// read here and served by the usual code; anything that is not plainly a heartbeat is left unread and given back to
+// net/http with the connection. Only requests that both would understand alike are ever read here; docs/adr/0007 has
+// the reasons and the figures.
 
 // heartbeats holds the connections that the handler has taken over.
 type heartbeats struct {
-	returned chan net.Conn // back to net/http
-	stopped  chan struct{} // closed when nothing goes back any more
+	returned chan net.Conn // connections on their way back to net/http
+	stopped  chan struct{} // closed when no more connections go back
 	closing  atomic.Bool
 
 	mu    sync.Mutex // guards conns; no heartbeat takes it
@@ -34,8 +33,8 @@ type heartbeats struct {
 	ended sync.WaitGroup
 }
 
-// Idle and write time limits of a connection, and how old they may get before they are set anew:
-// setting them costs as much as a heartbeat.
+// Idle and write time limits of a connection, and how old they may get before they are set again: setting them costs
+// as much as a heartbeat.
 const (
 	beatTimeout = 90 * time.Second
 	beatRefresh = 5 * time.Second
@@ -43,21 +42,21 @@ const (
 	beatLastLook = 20 * time.Millisecond
 )
 
-// worthTakingOver is how many heartbeats make up for taking a connection over and giving it back. A connection
-// that was given back carries something else between its heartbeats, or heartbeats that only net/http
-// understands, and would go back and forth.
+// worthTakingOver is how many heartbeats make up for taking a connection over and giving it back. A connection that
+// was given back carries other requests between its heartbeats, or heartbeats that only net/http understands, and
+// would go back and forth.
 const worthTakingOver = 64
 
 // beatsInARow is the context key for a connection's counter of heartbeats; an odd connection has no counter.
 type beatsInARow struct{}
 
-// Serve serves on l until server is shut down or closed, as server.Serve does, or with a server.TLSConfig as
-// server.ServeTLS, and lets the handler take over connections for heartbeats. Call it once.
+// Serve serves on l until server is shut down or closed, as server.Serve does, or as server.ServeTLS does if server
+// has a TLSConfig, and lets the handler take over connections for heartbeats. Call it once.
 func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	b := &heartbeats{returned: make(chan net.Conn), stopped: make(chan struct{}), conns: map[*beatConn]struct{}{}}
 	h.heartbeats.Store(b)
 	if server.TLSConfig != nil {
-		l = tls.NewListener(l, server.TLSConfig) // server.ServeTLS would make the returned connections shake hands again
+		l = tls.NewListener(l, server.TLSConfig) // server.ServeTLS would repeat the handshake on returned connections
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		ctx = registry.OnLine(ctx)
@@ -80,12 +79,12 @@ func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	go func() { served <- server.Serve(&returnedListener{b, l.Addr()}) }()
 	err := server.Serve(l)
 	b.stop()
-	<-served // it has ended, because no connection is returned any more
+	<-served // ends now, because no connection is returned any more
 	return err
 }
 
-// Shutdown waits until the heartbeats under way on connections that were taken over have their responses;
-// http.Server.Shutdown does not know of them. It cuts none off; its error is the context's.
+// Shutdown waits until the heartbeats under way on taken-over connections, which http.Server.Shutdown does not know,
+// have their responses. It cuts none off; its error is the context's.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	b := h.heartbeats.Load()
 	if b == nil {
@@ -93,7 +92,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	b.stop()
 	done := make(chan struct{})
-	go func() { // ends with the last connection, which Close can enforce
+	go func() { // ends with the last connection; Close can force that
 		b.ended.Wait()
 		close(done)
 	}()
@@ -109,7 +108,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 // calls it at shutdown; where Serve is not used, register it with http.Server.RegisterOnShutdown.
 func (h *Handler) EndWatches() { h.node.Watches.EndAll() }
 
-// Close cuts off connections that were taken over, which http.Server.Close does not know of.
+// Close cuts off taken-over connections, which http.Server.Close does not know.
 func (h *Handler) Close() {
 	if b := h.heartbeats.Load(); b != nil {
 		b.stop()
@@ -127,7 +126,7 @@ func (b *heartbeats) stop() {
 	close(b.stopped)
 	for c := range b.conns {
 		if c.idle.Load() {
-			_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // wakes it; one that is closed needs no waking
+			_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the connection; a closed one needs no waking
 		}
 	}
 }
@@ -140,7 +139,7 @@ func (b *heartbeats) closeAll() {
 	}
 }
 
-// add records a connection. It returns false if the server is shutting down.
+// add records a connection, or returns false if the server is shutting down.
 func (b *heartbeats) add(c *beatConn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +151,8 @@ func (b *heartbeats) add(c *beatConn) bool {
 	return true
 }
 
-// remove forgets a connection. Unless it is closed, net/http gets it back with what was read but not consumed,
-// and keeps it if it is odd.
+// remove forgets a connection. Unless it is closed, net/http gets it back with the bytes read but not consumed, and
+// keeps it if it is odd.
 func (b *heartbeats) remove(c *beatConn, back, odd bool) {
 	b.mu.Lock()
 	delete(b.conns, c)
@@ -165,7 +164,7 @@ func (b *heartbeats) remove(c *beatConn, back, odd bool) {
 	}
 	conn := c.conn
 	if before := resumedOf(conn); before != nil && len(before.ahead) == 0 {
-		conn = before.Conn // or each round trip would leave a layer
+		conn = before.Conn // or each round trip would add a layer
 	}
 	select {
 	case b.returned <- resume(conn, c.ahead(), odd, web.LifeOf(c.r.Context())):
@@ -190,14 +189,14 @@ func (l *returnedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener; what ends it is the end of the other listener.
+// Close implements net.Listener. It does nothing: this listener ends with the other one.
 func (l *returnedListener) Close() error { return nil }
 
 // Addr implements net.Listener.
 func (l *returnedListener) Addr() net.Addr { return l.addr }
 
-// takeOver serves further heartbeats on the connection of r, if r is at least the second one in a row and the
-// connection can be taken over. The caller has already responded on w.
+// takeOver serves further heartbeats on the connection of r, if r is at least the second in a row and the connection
+// can be taken over. The caller has already responded on w.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
 	b := h.heartbeats.Load()
 	if b == nil || h.node.IsLast(r) || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
@@ -226,27 +225,27 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 	return true
 }
 
-// beatConn is a connection that was taken over.
+// beatConn is a taken-over connection.
 type beatConn struct {
 	h       *Handler
 	b       *heartbeats
 	conn    net.Conn
-	host    string // that was asked for, and that net/http's side of the handler let pass
+	host    string // host that the client asked for, and that net/http's side of the handler accepted
 	in      *bufio.Reader
-	r       *http.Request // used again for each heartbeat
+	r       *http.Request // reused for each heartbeat
 	w       bareWriter
 	out     []byte
 	set     time.Time // when the time limits were set
 	idle    atomic.Bool
-	account *countedConn // nil: connections are not counted
+	account *countedConn // nil if connections are not counted
 	last    bool         // the response under way is the last one
 
 	fields                       lastFields
-	authorization, token, accept []byte // of the last heartbeat; r has them, too
+	authorization, token, accept []byte // of the last heartbeat; r has them as well
 	standing                     web.Standing
 }
 
-// newBeatConn returns a connection on which r came last.
+// newBeatConn returns a connection whose latest request was r.
 func newBeatConn(h *Handler, b *heartbeats, conn net.Conn, in *bufio.Reader, r *http.Request) *beatConn {
 	next := &http.Request{
 		Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -255,7 +254,7 @@ func newBeatConn(h *Handler, b *heartbeats, conn net.Conn, in *bufio.Reader, r *
 	return &beatConn{h: h, b: b, conn: conn, host: r.Host, in: in, r: next.WithContext(r.Context()), w: bareWriter{header: http.Header{}}, account: countedOf(conn)}
 }
 
-// serve sends the response to the heartbeat that net/http read, and then serves those that follow.
+// serve sends the response to the heartbeat that net/http read, and then serves the ones that follow.
 func (c *beatConn) serve() {
 	back := false
 	served := 0
@@ -271,7 +270,8 @@ func (c *beatConn) serve() {
 	}
 }
 
-// heartbeat serves the one that was read. It returns false, and leaves it unread, if it is not plainly a heartbeat.
+// heartbeat serves the request in the buffer. It returns false, and leaves it unread, if it is not plainly a
+// heartbeat.
 func (c *beatConn) heartbeat() bool {
 	beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes, &c.fields)
 	if !ok || string(beat.host) != c.host {
@@ -284,12 +284,12 @@ func (c *beatConn) heartbeat() bool {
 		c.w.header.Set("Connection", "close")
 	}
 	c.h.beat(&c.w, c.r, beat.app, beat.id, &c.standing)
-	_, _ = c.in.Discard(size) // it lies in the buffer
+	_, _ = c.in.Discard(size) // cannot fail: the bytes are buffered
 	return true
 }
 
-// identify gives the request the credential of a heartbeat, and what its client accepts. The connection's
-// standing holds while these stay the same.
+// identify gives the request the heartbeat's credential and accepted format. The connection's standing holds while
+// these stay the same.
 func (c *beatConn) identify(f *beatFields) {
 	if bytes.Equal(f.authorization, c.authorization) && bytes.Equal(f.token, c.token) && bytes.Equal(f.accept, c.accept) {
 		return
@@ -308,7 +308,7 @@ func (c *beatConn) identify(f *beatFields) {
 	}
 }
 
-// wait returns when something was sent, or false when the connection has ended.
+// wait returns true when bytes arrived, or false when the connection has ended.
 func (c *beatConn) wait() bool {
 	if c.in.Buffered() > 0 {
 		return true
@@ -324,7 +324,7 @@ func (c *beatConn) wait() bool {
 		c.account.idle(now)
 		defer c.account.busy()
 	}
-	// This mark and the shutdown's: the second one sees the first.
+	// Either this mark or the shutdown's is second, and the second one sees the first.
 	c.idle.Store(true)
 	defer c.idle.Store(false)
 	if !c.b.closing.Load() {
@@ -338,8 +338,8 @@ func (c *beatConn) wait() bool {
 	return c.lastLook()
 }
 
-// lastLook lets shutdown serve a heartbeat that is already on its way on an idle connection. A connection
-// whose time runs out at that moment ends here, too.
+// lastLook lets shutdown serve a heartbeat that is already on its way on an idle connection. A connection that times
+// out at that moment ends here, too.
 func (c *beatConn) lastLook() bool {
 	if err := c.conn.SetReadDeadline(time.Now().Add(beatLastLook)); err != nil {
 		return false
@@ -353,7 +353,7 @@ func (c *beatConn) ahead() []byte {
 	return ahead
 }
 
-// write sends the response that w holds, or returns false when the connection has ended.
+// write sends the response in w, or returns false when the connection has ended.
 func (c *beatConn) write() bool {
 	c.out = c.w.appendTo(c.out[:0])
 	_, err := c.conn.Write(c.out)

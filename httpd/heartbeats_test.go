@@ -23,13 +23,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// takenOver is a connection on which heartbeats were sent until the handler took it over.
+// takenOver returns a connection after enough heartbeats for the handler to take it over.
 func takenOver(t testing.TB, n *httpdtest.Node) httpdtest.Line {
 	t.Helper()
 	return takenOverBy(t, n, httpdtest.PlainHeartbeat)
 }
 
-// takenOverBy is takenOver of heartbeats of ORDERS/i1.
+// takenOverBy is like takenOver, with a given heartbeat of ORDERS/i1.
 func takenOverBy(t testing.TB, n *httpdtest.Node, heartbeat string) httpdtest.Line {
 	t.Helper()
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
@@ -41,7 +41,7 @@ func takenOverBy(t testing.TB, n *httpdtest.Node, heartbeat string) httpdtest.Li
 	return l
 }
 
-// renewalTime is what differs between two responses about one instance: it is shown live.
+// renewalTime matches the difference between two responses about one instance: it is shown live.
 var renewalTime = regexp.MustCompile(`<lastRenewalTimestamp>\d+<`)
 
 func TestHeartbeatConnectionRespondsAsAnyOther(t *testing.T) {
@@ -243,12 +243,12 @@ func TestSitesRefuseWritesForPagesOfOtherSites(t *testing.T) {
 		{name: "a user who typed it", headers: []string{"Sec-Fetch-Site: none"}, status: 204},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			// Like this no browser asks first whether it may.
+			// A browser sends such a request without a preflight.
 			headers := append([]string{"Content-Type: text/plain"}, row.headers...)
 			got := n.Send(t, httpdtest.Request("POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON, headers...))
 			expect.That(t, got.Status == row.status && (row.status != 403 || strings.Contains(got.Body, "another site")), "registration: got %d %q, want %d", got.Status, got.Body, row.status)
 			expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps", "", row.headers...)).Status, 200, "read: got")
-			// What old clients of Consul's write by GET, a picture in a page of another site would, too.
+			// Old clients of Consul write by GET; a picture in another site's page could do the same.
 			got = n.Send(t, httpdtest.Request("GET", "/v1/agent/check/fail/web", "", row.headers...))
 			expect.That(t, strings.Contains(got.Body, "another site") == (row.status == 403), "GET that writes: got %d %q", got.Status, got.Body)
 		})
@@ -326,10 +326,10 @@ func TestHeartbeatConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
 	expect.Equal(t, n.Handler.Layers(l.LocalAddr().String()), 1, "the connection lies in layers:")
 }
 
-// readHeader is how this package reads a header field.
+// readHeader matches how this package reads a header field.
 var readHeader = regexp.MustCompile(`r\.Header(?:\.Get\(|\.Values\(|\[)"([^"]+)"`)
 
-// A field that a handler begins to read must not be skipped where heartbeats are read by hand.
+// Heartbeats read by hand must not skip a field that a handler begins to read.
 func TestHeartbeatConnectionLeavesEveryFieldThatHandlersReadToNetHTTP(t *testing.T) {
 	elsewhere := map[string]string{
 		"Accept": "read by hand, too", "Accept-Encoding": "of answers with a body", "X-Eureka-Accept": "of answers with a body",

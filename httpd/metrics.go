@@ -75,13 +75,13 @@ func (m *metrics) countRenewResponse(status int, took time.Duration) {
 // countResponse counts a response on any other route.
 func (m *metrics) countResponse(route, method string, status int, took time.Duration) {
 	if !slices.Contains(allMethods, method) {
-		method = "other" // a client could invent methods without end
+		method = "other" // otherwise a client could invent methods without end
 	}
 	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 	m.durations.WithLabelValues(route, method).Observe(took.Seconds())
 }
 
-// writes are the calls that change something, by how long they took.
+// writes returns the durations of the calls that change something.
 func (m *metrics) writes() (all dashboard.Times) {
 	series := make(chan prometheus.Metric)
 	go func() {
@@ -97,9 +97,9 @@ func (m *metrics) writes() (all dashboard.Times) {
 	return all
 }
 
-// upkeep is what the node's operators must renew in time, as the metrics of its certificates and of its snapshots say it.
+// upkeep reads from the metrics of the node's certificates and snapshots what its operators must renew in time.
 func upkeep(metrics prometheus.Gatherer) (u dashboard.Upkeep) {
-	families, _ := metrics.Gather() // what one collector cannot tell hides nothing of the others
+	families, _ := metrics.Gather() // one collector's error must not hide the others' metrics
 	for _, family := range families {
 		for _, series := range family.GetMetric() {
 			at := time.Time{}
@@ -117,13 +117,13 @@ func upkeep(metrics prometheus.Gatherer) (u dashboard.Upkeep) {
 	return u
 }
 
-// reads says whether a series is of calls that change nothing.
+// reads reports whether a series is about calls that change nothing.
 func reads(series *dto.Metric) bool {
 	method := label(series, "method")
 	return method == "" || method == http.MethodGet || method == http.MethodHead
 }
 
-// label is the value of a label of a series; "": it has none of that name.
+// label returns the value of a series' label, or "" if the series lacks it.
 func label(series *dto.Metric, name string) string {
 	for _, l := range series.GetLabel() {
 		if l.GetName() == name {
@@ -149,8 +149,7 @@ func addTimes(all *dashboard.Times, h *dto.Histogram) {
 	all.Counts[len(all.Counts)-1] += h.GetSampleCount() - below
 }
 
-// instanceGauge counts instances by status when it is scraped, out of the hash that the registry
-// keeps anyway.
+// instanceGauge counts instances by status when it is scraped, from the hash that the registry keeps anyway.
 type instanceGauge struct{ service registry.Service }
 
 var instancesDesc = prometheus.NewDesc("rollcall_registry_instances", "Instances in this node's registry, by status.", []string{"status"}, nil)
@@ -169,17 +168,17 @@ func (g instanceGauge) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// appGauge counts the instances of the largest applications by status, out of the counts that the registry keeps anyway.
+// appGauge counts the instances of the largest applications by status, from the counts that the registry keeps anyway.
 type appGauge struct {
 	service registry.Service
-	most    int // applications
+	most    int // number of applications
 
 	mu    sync.Mutex
 	shown map[string]time.Time // when each application was last among the largest
 }
 
-// stillShown is for how long an application is shown that is no longer among the largest, or has no instances any more: what
-// disappears raises no alarm.
+// stillShown is how long an application stays shown after it left the largest ones or lost its last instance: a series
+// that disappears raises no alarm.
 const stillShown = 30 * time.Minute
 
 var appInstancesDesc = prometheus.NewDesc("rollcall_registry_app_instances",
@@ -226,7 +225,8 @@ func sendCounts(ch chan<- prometheus.Metric, app string, counts registry.Counts)
 	}
 }
 
-// leftOf are the applications that were among the largest a while ago and are not now, as many as fit beside those that are.
+// leftOf returns the applications that were among the largest recently but are not now, as many as fit beside those
+// that are.
 func (g *appGauge) leftOf(largest []*registry.App, now time.Time) map[string]bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -33,7 +33,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// openAPI is what the tests look at in docs/reference/openapi.yaml.
+// openAPI is the part of docs/reference/openapi.yaml that the tests check.
 type openAPI struct {
 	OpenAPI   string                          `yaml:"openapi"`
 	BasePaths []string                        `yaml:"x-base-paths"`
@@ -48,8 +48,8 @@ func readOpenAPI(t *testing.T) (doc openAPI, raw any) {
 	return doc, raw
 }
 
-// routesOf lists the routes of a handler as METHOD template. HEAD, which goes with GET, is left out,
-// and base paths are replaced by the one that the file uses.
+// routesOf lists the routes of a handler as METHOD template. HEAD, which goes with GET, is left out, and base paths
+// are replaced by the one that the file uses.
 func routesOf(t *testing.T, h *Handler) []string {
 	t.Helper()
 	found := map[string]bool{}
@@ -114,7 +114,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	expect.That(t, slices.Equal(doc.BasePaths, DefaultBasePaths()), "x-base-paths is %v, want %v", doc.BasePaths, DefaultBasePaths())
 }
 
-// The routes that are matched by hand are those of the router, under every base path.
+// The routes matched by hand agree with the router's, under every base path.
 func TestHeartbeatMatchedByHandIsARouteOfTheRouter(t *testing.T) {
 	h := need.Got(New(Config{Service: registrytest.New()}))(t)
 	for _, base := range DefaultBasePaths() {
@@ -175,7 +175,7 @@ func hasPathParameter(raw any, path, name string) bool {
 	})
 }
 
-// resolve follows a reference inside the document; nil if it leads nowhere.
+// resolve follows a reference inside the document, or returns nil if it leads nowhere.
 func resolve(raw any, ref string) any {
 	for key := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		object, ok := raw.(map[string]any)
@@ -204,7 +204,7 @@ func eachRef(node any, visit func(ref string)) {
 	}
 }
 
-// docs/reference/openapi.yaml describes the documents of our own API as package api declares them, member by member.
+// docs/reference/openapi.yaml describes the documents of our own API as package api declares them, field by field.
 func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 	_, raw := readOpenAPI(t)
 	const body = "content application/json schema"
@@ -215,7 +215,7 @@ func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 			t.Errorf("%s: %s", at, d)
 		}
 	}
-	// What servers say to each other is theirs, and the settings have a row each.
+	// The format of messages between servers is internal, and the settings have a row each.
 	others := []string{"/v1/rollcall/replication", "/v1/rollcall/replication/digest", "/v1/rollcall/replication/state", "/v1/rollcall/settings"}
 	for route, document := range own.Documents() {
 		method, path, _ := strings.Cut(route, " ")
@@ -233,7 +233,8 @@ func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 	compare("components schemas Error", api.Error{})
 }
 
-// descend goes down a document from node, and follows every reference; nil: there is nothing.
+// descend goes down a document from node along keys, following every reference, and returns nil where there is
+// nothing.
 func descend(raw, node any, keys ...string) any {
 	for {
 		object, _ := node.(map[string]any)
@@ -248,7 +249,7 @@ func descend(raw, node any, keys ...string) any {
 	}
 }
 
-// differences says where a schema differs from what encoding/json makes of a type.
+// differences lists where a schema differs from encoding/json's form of a type.
 func differences(raw, node any, of reflect.Type) []string {
 	if of == reflect.TypeFor[json.RawMessage]() {
 		return nil // another protocol's document
@@ -307,20 +308,20 @@ func differences(raw, node any, of reflect.Type) []string {
 	return found
 }
 
-// member is a member of an object; always: it is never left out.
+// member is a member of an object; always means that it is never left out.
 type member struct {
 	of     reflect.Type
 	always bool
 }
 
-// membersOf are the members that a struct has in JSON, with those of the structs in it.
+// membersOf returns the members of a struct's JSON, including those of embedded structs.
 func membersOf(of reflect.Type) map[string]member {
 	members := map[string]member{}
 	for field := range of.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Anonymous {
 			for name, m := range membersOf(field.Type) {
-				m.always = m.always && field.Type != reflect.TypeFor[api.Life]() // an instance that is gone has none
+				m.always = m.always && field.Type != reflect.TypeFor[api.Life]() // a removed instance has none
 				members[name] = m
 			}
 			continue
@@ -338,7 +339,7 @@ func TestConfigReportsEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-// upstreamTarget is upstream's rule with upstream's pattern.
+// upstreamTarget applies upstream's rule with upstream's pattern.
 func upstreamTarget(method, path string) target {
 	match := regexp.MustCompile(`^.*/apps(/[^/]*)?$`).FindStringSubmatch(path)
 	switch {
@@ -398,7 +399,7 @@ func newBenched(b testing.TB, access AccessConfig) *Handler {
 	return need.Got(New(Config{Service: &done{registrytest.New()}, Access: access}))(b)
 }
 
-// holding is access control that asks for a token, and a heartbeat that has it.
+// holding returns access control that asks for a token, and a heartbeat with that token.
 func holding(t testing.TB) (c AccessConfig, withToken string) {
 	t.Helper()
 	text := access.NewText([access.RandomBytes]byte{1}, "", "")
@@ -416,7 +417,7 @@ func holding(t testing.TB) (c AccessConfig, withToken string) {
 	return AccessConfig{Table: func() *access.Table { return table }}, strings.Replace(heartbeat, "Host:", "Authorization: Basic "+user+"\r\nHost:", 1)
 }
 
-// endless is a connection on which the same heartbeat comes again and again.
+// endless is a connection that delivers the same heartbeat again and again.
 type endless struct {
 	net.Conn
 	heartbeat string
@@ -428,7 +429,7 @@ func (e endless) SetDeadline(time.Time) error     { return nil }
 func (e endless) LocalAddr() net.Addr             { return nil }
 func (e endless) SetReadDeadline(time.Time) error { return nil }
 
-// A heartbeat with a credential that is known compares bytes and tables, and allocates what one without does.
+// A heartbeat with a known credential compares bytes and tables, and allocates as much as one without a credential.
 func TestHeartbeatWithAKnownCredentialAllocatesNoMore(t *testing.T) {
 	perHeartbeat := func(c AccessConfig, heartbeat string) float64 {
 		r := httptest.NewRequest(http.MethodPut, "/", nil)

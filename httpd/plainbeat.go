@@ -52,7 +52,7 @@ func (w *bareWriter) appendTo(dst []byte) []byte {
 	dst = append(dst, http.StatusText(status)...)
 	dst = append(dst, "\r\nDate: "...)
 	dst = append(dst, httpDate(time.Now())...)
-	for name, values := range w.header { // the order of different fields has no meaning
+	for name, values := range w.header { // the order of fields does not matter
 		for _, v := range values {
 			dst = append(dst, "\r\n"...)
 			dst = append(dst, name...)
@@ -72,17 +72,17 @@ type plainBeat struct {
 	beatFields
 }
 
-// beatFields are the header fields of a heartbeat that mean something.
+// beatFields are the header fields that matter to a heartbeat.
 type beatFields struct{ host, authorization, token, accept []byte }
 
-// lastFields are the header fields of the last heartbeat on a connection. On most connections they are always
-// the same, and their meaning is worked out once.
+// lastFields are the header fields of the last heartbeat on a connection. On most connections they never change, so
+// they are parsed once.
 type lastFields struct {
 	text       []byte
 	beatFields // within text
 }
 
-// read reports whether header fields are plain, see plainFields, and what they say.
+// read reports whether header fields are plain, see plainFields, and returns their values.
 func (l *lastFields) read(fields []byte) (f beatFields, ok bool) {
 	if len(fields) > 0 && bytes.Equal(fields, l.text) {
 		return l.beatFields, true
@@ -94,9 +94,9 @@ func (l *lastFields) read(fields []byte) (f beatFields, ok bool) {
 	return l.beatFields, ok
 }
 
-// parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for anything that is
-// not plainly, completely and unmistakably a heartbeat: another request, an incomplete one, a body, a header
-// field that might mean something. last belongs to the heartbeats before.
+// parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for anything that is not
+// plainly, completely and unmistakably a heartbeat: another request, an incomplete one, a body, a header field that
+// might matter. last belongs to the heartbeats before.
 func parseBeat(b []byte, prefixes []string, last *lastFields) (beat plainBeat, size int, ok bool) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
@@ -120,8 +120,8 @@ func parseBeat(b []byte, prefixes []string, last *lastFields) (beat plainBeat, s
 	return beat, end + len("\r\n\r\n"), ok
 }
 
-// plainTarget reports whether all characters in a target's path stand for themselves; those who read the query
-// judge it.
+// plainTarget reports whether all characters in a target's path stand for themselves; the query is checked where it is
+// read.
 func plainTarget(target []byte) bool {
 	inPath := true
 	for _, c := range target {
@@ -133,17 +133,17 @@ func plainTarget(target []byte) bool {
 	return true
 }
 
-// meaningful lists the header fields that mean something for a heartbeat, to net/http or to a handler of this
-// package: requests with one of them are left to net/http. plainFields returns Host, Content-Length,
-// Connection, Accept and the credentials; all other fields are skipped, whatever they say.
+// meaningful lists the header fields that matter to net/http or to a handler of this package when they come with a
+// heartbeat: requests with one of them are left to net/http. plainFields returns Host, Content-Length, Connection,
+// Accept and the credentials; all other fields are skipped, whatever they say.
 var meaningful = map[string]bool{
 	"transfer-encoding": true, "content-encoding": true, "trailer": true, "te": true, "expect": true, "upgrade": true,
 	"origin": true, "sec-fetch-site": true,
 	"x-netflix-discovery-replication": true, "x-request-id": true,
 }
 
-// plainFields reports whether header fields are well formed, name one host, at most one credential of each
-// kind and one accepted form, and no other of them means anything.
+// plainFields reports whether header fields are well formed, with one host, at most one credential of each kind and
+// one accepted format, and without any other field that matters.
 func plainFields(fields []byte) (f beatFields, ok bool) {
 	hosts := 0
 	for len(fields) > 0 {
@@ -193,10 +193,10 @@ func plainFields(fields []byte) (f beatFields, ok bool) {
 	return f, hosts == 1 && plainHost(f.host)
 }
 
-// maxFieldName is the longest name of a field that is skipped, in bytes.
+// maxFieldName is the longest name of a skipped field, in bytes.
 const maxFieldName = 64
 
-// lowerName writes a field's name in lower case. It returns false if it is not plainly a name.
+// lowerName writes a field's name in lower case, or returns false if it is not plainly a name.
 func lowerName(lower, name []byte) bool {
 	if len(name) == 0 || len(name) > len(lower) {
 		return false
@@ -232,7 +232,7 @@ func plainHost(host []byte) bool {
 	return len(host) > 0
 }
 
-// lastDate is the newest Date field, for all connections: it is the same for a second.
+// lastDate is the newest Date field, shared by all connections: it stays the same for a second.
 var lastDate atomic.Pointer[datedText]
 
 type datedText struct {

@@ -13,11 +13,11 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// RateLimit are the settings of the limiter of registry fetches, see docs/reference/protocol/rate-limiter.md.
-// The zero value limits nothing and counts nothing.
+// RateLimit holds the settings of the limiter of registry fetches, see docs/reference/protocol/rate-limiter.md. The
+// zero value limits nothing and counts nothing.
 type RateLimit struct {
 	Enabled bool `key:"rate-limiter.enabled" help:"refuse fetches above the rates with 503 (rateLimiter.enabled); otherwise they are only counted"`
-	// The full fetches among those of a burst have a bucket of their own, of the same size.
+	// Full fetches in a burst also draw on a bucket of their own, of the same size.
 	BurstSize        int      `key:"rate-limiter.burst-size" default:"10" min:"0" help:"fetches that may come at once, and full fetches among them (rateLimiter.burstSize); 0: no limit"`
 	FetchRate        int64    `key:"rate-limiter.registry-fetch-average-rate" default:"500" min:"0" help:"fetches a second in the long run, full, delta and of applications together (rateLimiter.registryFetchAverageRate); 0: no limit"`
 	FullFetchRate    int64    `key:"rate-limiter.full-fetch-average-rate" default:"100" min:"0" help:"full fetches a second in the long run (rateLimiter.fullFetchAverageRate); 0: no limit"`
@@ -34,7 +34,7 @@ func (l RateLimit) validate() error {
 	return nil
 }
 
-// target is what a request fetches, as the limiter tells requests apart.
+// target is a kind of fetch that the limiter distinguishes.
 type target uint8
 
 const (
@@ -51,9 +51,8 @@ var fetches = [...]struct{ name, route string }{
 	applicationFetch: {"application", "{base}/apps/{app}"},
 }
 
-// targetOf is what is fetched, by upstream's rule: a GET whose path, still escaped, matches
-// ^.*/apps(/[^/]*)?$ (RateLimitingFilter). So apps/delta/ has no limit, and an application called APPS
-// counts as everything.
+// targetOf returns what is fetched, by upstream's rule: a GET whose path, still escaped, matches ^.*/apps(/[^/]*)?$
+// (RateLimitingFilter). So apps/delta/ has no limit, and an application called APPS counts as everything.
 func targetOf(method, path string) target {
 	if method != http.MethodGet {
 		return notLimited
@@ -74,15 +73,15 @@ func targetOf(method, path string) target {
 	return applicationFetch
 }
 
-// limiter refuses fetches of the registry when there are too many. Heartbeats and all other writes
-// never come here: they are cheap, and what the registry lives on.
+// limiter refuses fetches of the registry when there are too many. Heartbeats and all other writes never come here:
+// they are cheap, and the registry depends on them.
 type limiter struct {
 	rules             atomic.Pointer[limitRules]
 	all, full         *eureka.Bucket
 	refused, shadowed [len(fetches)]prometheus.Counter // by target
 }
 
-// limitRules are settings with the names that they make privileged.
+// limitRules are settings with the set of privileged names.
 type limitRules struct {
 	RateLimit
 	privileged map[string]bool
@@ -108,7 +107,7 @@ func newLimiter(settings RateLimit, m *metrics) (*limiter, error) {
 	return l, nil
 }
 
-// set replaces the settings. The tokens that are out stay out.
+// set replaces the settings. Tokens already taken stay taken.
 func (l *limiter) set(settings RateLimit) {
 	rules := &limitRules{RateLimit: settings, privileged: map[string]bool{}}
 	if !settings.ThrottleStandard {
@@ -120,11 +119,11 @@ func (l *limiter) set(settings RateLimit) {
 	l.rules.Store(rules)
 }
 
-// errRateLimited is empty, as upstream's. A token is there within a second, at any rate.
+// errRateLimited has no body, like upstream's. A new token is available within a second in any case.
 var errRateLimited = &web.Refusal{Status: http.StatusServiceUnavailable, Retry: true}
 
-// singleSlashes is a path in which slashes that follow each other are one, as the routes take them:
-// upstream does not serve apps//, so it needs no limit there.
+// singleSlashes merges repeated slashes in a path, as the routes do: upstream does not serve apps//, so it needs no
+// limit there.
 func singleSlashes(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -132,7 +131,7 @@ func singleSlashes(path string) string {
 	return path
 }
 
-// refuses takes the tokens for a fetch, and counts it if there are too few.
+// refuses takes the tokens for a fetch, and counts the fetch if there are too few.
 func (l *limiter) refuses(t target, header http.Header) bool {
 	rules := l.rules.Load()
 	if rules.passes(header) || l.acquire(t, rules) {
@@ -146,8 +145,8 @@ func (l *limiter) refuses(t target, header http.Header) bool {
 	return rules.Enabled
 }
 
-// acquire asks the bucket of full fetches first, so that a full fetch that is refused there takes
-// nothing from the others.
+// acquire asks the bucket of full fetches first, so that a full fetch that is refused there takes nothing from the
+// others.
 func (l *limiter) acquire(t target, rules *limitRules) bool {
 	if t == fullFetch && !l.full.Acquire(rules.BurstSize, rules.FullFetchRate) {
 		return false
@@ -155,7 +154,7 @@ func (l *limiter) acquire(t target, rules *limitRules) bool {
 	return l.all.Acquire(rules.BurstSize, rules.FetchRate)
 }
 
-// passes says that the client is privileged; of several names the first one counts.
+// passes reports whether the client is privileged; of several names the first one counts.
 func (r *limitRules) passes(header http.Header) bool {
 	names := header["Discoveryidentity-Name"]
 	return len(names) > 0 && r.privileged[names[0]]

@@ -193,7 +193,7 @@ func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 		wait   time.Duration
 		full   bool // something was loaded
 		cached bool
-		closed time.Duration // after the node was ready
+		closed time.Duration // after the node became ready
 	}{
 		{"by default not at all", 0, false, false, 0},
 		{"nothing was loaded", time.Minute, false, false, time.Minute},
@@ -218,12 +218,12 @@ func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 				n.WantFetches(t, true)
 			}
 			n.Perform(t, registry.Cancel{Key: httpdtest.KeyOf("i1")}, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i2")})
-			n.WantFetches(t, true) // once open it stays so
+			n.WantFetches(t, true) // once open it stays open
 		})
 	}
 }
 
-// newAlone starts a node without consensus that heard of another one 1.5 s ago.
+// newAlone starts a node without consensus that heard from another one 1.5 s ago.
 func newAlone(t *testing.T, config httpd.Config) *httpdtest.Node {
 	t.Helper()
 	n := httpdtest.NewNode(t, config, nil)
@@ -232,7 +232,7 @@ func newAlone(t *testing.T, config httpd.Config) *httpdtest.Node {
 	return n
 }
 
-// ownReads are the reads of our own API beside those of readRoutes.
+// ownReads are the reads of our own API that readRoutes lacks.
 var ownReads = []string{"/v1/rollcall/settings", "/v1/rollcall/self-preservation", "/v1/rollcall/apps/ORDERS/i1/explain"}
 
 func TestWithoutConsensusFresherReadsAreNotOffered(t *testing.T) {
@@ -249,7 +249,7 @@ func TestWithoutConsensusFresherReadsAreNotOffered(t *testing.T) {
 	}
 }
 
-// Whatever the setting is: a node without consensus answers with what it has.
+// Whatever the setting, a node without consensus answers with what it has.
 func TestWithoutConsensusReadsAreStaleAndSaySo(t *testing.T) {
 	for _, reads := range []web.EurekaReads{web.ReadsStale, web.ReadsLinearizable, web.ReadsStaleWithoutQuorum} {
 		config := httpdtest.AloneConfig()
@@ -321,7 +321,7 @@ func TestReadyzSaysWhichPartIsNot(t *testing.T) {
 		health    registry.Health
 		ap, drain bool
 		want      map[string]int // status by query
-		says      string         // in the lines of verbose
+		says      string         // in the lines of verbose output
 	}{
 		"all well":           {health: registry.Health{Ready: true, Quorum: true}, want: map[string]int{"": 200, "?writes": 200, "?verbose": 200, "?writes&verbose": 200}, says: "running: ok\nstate: ok\nwrites: ok\n"},
 		"no leader is known": {health: registry.Health{Ready: true}, want: map[string]int{"": 200, "?writes": 503, "?verbose": 200, "?writes&verbose": 503}, says: "state: ok\nwrites: no leader is known"},

@@ -24,14 +24,14 @@ func (h *Handler) handleUnrouted(router *mux.Router) {
 // routes builds the routers: Eureka's resources under each base path, then everything else.
 func (h *Handler) routes() {
 	h.handleUnrouted(h.router)
-	// The longest first, because /eureka is a prefix of /eureka/v2.
+	// Longest first, because /eureka is a prefix of /eureka/v2.
 	for _, base := range slices.SortedFunc(slices.Values(h.config.BasePaths), func(a, b string) int { return len(b) - len(a) }) {
 		h.appsPrefixes = append(h.appsPrefixes, base+"/apps/")
 		v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
 		under := h.router.PathPrefix(base).Subrouter()
 		h.handleUnrouted(under)
 		for _, rt := range h.eureka.Routes() {
-			// A copy each, because mux writes into its argument, and all nodes of a process share the table.
+			// A copy for each, because mux writes into its argument, and all nodes of a process share the table.
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(slices.Clone(rt.Methods)...)
 		}
 	}
@@ -47,7 +47,7 @@ func (h *Handler) routes() {
 	h.routeVerbatim()
 }
 
-// handle turns a route into a handler; template is the name under which metrics count the route.
+// handle turns a route into a handler; metrics count the route under template.
 func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http.Handler {
 	params := web.MaxParams
 	if rt.Path == eurekaroutes.MetadataPath {
@@ -109,8 +109,8 @@ func (h *Handler) routeVerbatim() {
 	}
 }
 
-// longerPaths returns the paths of routes, without their variable, that a path with a variable would also
-// match: GET agent/service/{id} would take agent/service/register for an id.
+// longerPaths returns the paths of routes, without their variable, that a path with a variable would also match: GET
+// agent/service/{id} would take agent/service/register for an id.
 func longerPaths(path string, routes []web.Route[*web.Call]) (longer []string) {
 	fixed, _, open := strings.Cut(path, "{")
 	for _, rt := range routes {
@@ -121,7 +121,7 @@ func longerPaths(path string, routes []web.Route[*web.Call]) (longer []string) {
 	return longer
 }
 
-// takenBy reports whether a path belongs to one of the longer paths, which have it for all methods.
+// takenBy reports whether a path belongs to one of the longer paths, which own it for all methods.
 func takenBy(longer []string, path string) bool {
 	return slices.ContainsFunc(longer, func(other string) bool {
 		return path == other || strings.HasSuffix(other, "/") && strings.HasPrefix(path, other)

@@ -9,15 +9,15 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Every client that can reach a node may write, and a browser reaches what its user's machine reaches: a page of
-// any site can make it send forms and simple requests, and a page whose name is made to resolve to
-// this node (DNS rebinding) can even read the responses. Two checks before everything else keep pages of
-// other sites out; no path is exempt from the first one.
+// Every client that can reach a node may write, and a browser reaches what its user's machine reaches: a page of any
+// site can make it send forms and simple requests, and a page whose name is made to resolve to this node (DNS
+// rebinding) can even read the responses. Two checks before everything else keep pages of other sites out; no path is
+// exempt from the first one.
 
 // sites decides from which web pages requests are served.
 type sites struct {
 	crossOrigin http.CrossOriginProtection
-	hosts       map[string]bool // by which the node is addressed; nil: by any
+	hosts       map[string]bool // names that the node may be addressed by; nil allows any
 }
 
 func newSites(hosts []string) *sites {
@@ -32,8 +32,8 @@ func newSites(hosts []string) *sites {
 	return s
 }
 
-// check refuses a write on behalf of a page of another site, and a request to a name that is not the
-// node's. Clients that are not browsers send neither Origin nor Sec-Fetch-Site.
+// check refuses a write on behalf of a page of another site, and a request to a name that is not the node's. Clients
+// other than browsers send neither Origin nor Sec-Fetch-Site.
 func (s *sites) check(r *http.Request) error {
 	if err := s.checkWrite(r); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *sites) check(r *http.Request) error {
 		Text: fmt.Sprintf("this node listens on loopback and is not addressed as %.100q; use localhost or its address, or add the name to http.hosts", hostName(r.Host))}
 }
 
-// checkWrite refuses a write on behalf of a page of another site. By their method, reads are none.
+// checkWrite refuses a write on behalf of a page of another site. It judges by the method, so reads pass.
 func (s *sites) checkWrite(r *http.Request) error {
 	if err := s.crossOrigin.Check(r); err != nil {
 		return &web.Refusal{Status: http.StatusForbidden, Cause: err,
@@ -54,15 +54,16 @@ func (s *sites) checkWrite(r *http.Request) error {
 	return nil
 }
 
-// checkWritingGet is checkWrite of a GET that writes, which any page can make a browser send, and with its user's password.
+// checkWritingGet is checkWrite for a GET that writes, which any page can make a browser send, with its user's
+// password.
 func (s *sites) checkWritingGet(r *http.Request) error {
 	put := *r
 	put.Method = http.MethodPut
 	return s.checkWrite(&put)
 }
 
-// knows says whether the request names this node. Probes may come under any name: they read nothing.
-// Only a browser can be lured by a name, and a browser always sends one.
+// knows reports whether the request names this node. Probes may use any name: they read nothing. Only a browser can be
+// lured by a name, and a browser always sends one.
 func (s *sites) knows(r *http.Request) bool {
 	if s.hosts == nil || r.Host == "" || r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
 		return true
@@ -75,7 +76,7 @@ func (s *sites) knows(r *http.Request) bool {
 	return err == nil
 }
 
-// hostName is the host of host:port, in the form in which names are compared.
+// hostName returns the host of host:port, in the form used to compare names.
 func hostName(hostport string) string {
 	if rest, ok := strings.CutPrefix(hostport, "["); ok {
 		host, _, _ := strings.Cut(rest, "]")

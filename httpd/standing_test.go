@@ -28,7 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// keyring is roles and tokens that a test changes while calls are made.
+// keyring holds roles and tokens that a test changes while calls are made.
 type keyring struct {
 	table    atomic.Pointer[access.Table]
 	index    order.Index
@@ -66,7 +66,7 @@ func (k *keyring) change(t testing.TB, op access.Change) {
 	k.table.Store(next)
 }
 
-// token makes a token, which ends by itself after a time; 0: never.
+// token makes a token that expires after lasting; 0 means never.
 func (k *keyring) token(t testing.TB, role string, lasting time.Duration) (text string) {
 	t.Helper()
 	text, accessor, hash := newToken(t, "")
@@ -94,7 +94,7 @@ func (k *keyring) revoke(t testing.TB, text string) {
 	k.change(t, access.Change{Revoke: []string{k.accessor[text]}})
 }
 
-// rotate gives a token another secret; the one it has stays good for a time.
+// rotate gives a token another secret; the old one stays good for the grace time.
 func (k *keyring) rotate(t testing.TB, text string, grace time.Duration) {
 	t.Helper()
 	k.change(t, access.Change{Rotate: []access.Rotation{{Accessor: k.accessor[text], Hash: access.HashOf("another"), Until: time.Now().Add(grace).UnixMilli()}}})
@@ -112,14 +112,14 @@ func beatWith(fields ...string) string {
 	return httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", fields...)
 }
 
-// Whatever becomes of credentials after a connection was taken over, a heartbeat on it is answered as one on a fresh connection,
-// and counted alike.
+// Whatever happens to credentials after a connection was taken over, a heartbeat on it is answered and counted like
+// one on a fresh connection.
 func TestHeartbeatConnectionJudgesCredentialsAsAnyOther(t *testing.T) {
 	same := func(k *keyring, orders string) []string { return []string{basic(orders)} }
 	for name, row := range map[string]struct {
 		change func(t *testing.T, k *keyring, orders string)
-		fields func(k *keyring, orders string) []string // nil: the same as before
-		target string                                   // "": the same as before
+		fields func(k *keyring, orders string) []string // nil if the same as before
+		target string                                   // empty if the same as before
 		status int
 		back   bool // net/http gets the connection back
 	}{
@@ -200,7 +200,7 @@ func TestHeartbeatConnectionJudgesCredentialsAsAnyOther(t *testing.T) {
 				expect.That(t, once[i]-none[i] == twice[i]-once[i], "counted %v, then %v, then %v", none, once, twice)
 			}
 			expect.That(t, n.Handler.TookOver(warm.LocalAddr().String()) != row.back, "given back: %v", !row.back)
-			if !row.back && row.change == nil { // the standing of before is not that of the next one
+			if !row.back && row.change == nil { // the standing from before does not carry over to the next row
 				warm.RoundTrip(t, beatWith(basic(orders))).Says(t, 200, "", "the credential of before")
 				if row.target == "" {
 					warm.RoundTrip(t, beat).Says(t, row.status, "", "this one again")
@@ -210,7 +210,7 @@ func TestHeartbeatConnectionJudgesCredentialsAsAnyOther(t *testing.T) {
 	}
 }
 
-// sumOf is a counter that has perhaps not counted yet.
+// sumOf returns the sum of a counter that may not have counted yet.
 func sumOf(t testing.TB, metrics *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	for _, family := range need.Got(metrics.Gather())(t) {
@@ -252,7 +252,7 @@ func allOf(stream, others string) map[string]string {
 	return map[string]string{"stream": stream, "poll": others, "key": others, "lock": others}
 }
 
-// A revocation is in force within a second, also for what was let in before.
+// A revocation takes effect within a second, also for calls already let in.
 func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 	unauthorized, forbidden := allOf("200, true", "401, true"), allOf("200, true", "403, true")
 	unauthorized["key"] = "403, true" // in Consul's API both are
@@ -288,7 +288,7 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 			config.Service, config.Coordination, config.Agents = m, kvtest.New(m), httpd.OneAgent
 			n := httpdtest.NewBubbled(t, config)
 			ended := n.Waiting(t, "X-Consul-Token: "+token)
-			k.token(t, "reader", 0) // a change for nobody
+			k.token(t, "reader", 0) // a change that affects nobody
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			need.That(t, maps.Equal(ended(), allOf("", "")), "ended without a reason: %v", ended())
@@ -297,16 +297,17 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 			synctest.Wait()
 			got := ended()
 			expect.That(t, maps.Equal(got, row.want), "after a second: %v, want %v", got, row.want)
-			k.change(t, access.Change{Mode: access.On, PutRoles: []*access.Role{role(t, "reader", "node read")}}) // ends the others
+			// makes the others end
+			k.change(t, access.Change{Mode: access.On, PutRoles: []*access.Role{role(t, "reader", "node read")}})
 			time.Sleep(time.Second)
 			synctest.Wait()
 		})
 	}
 }
 
-// A caller who loses its permission while it is let in is not forgotten, at whatever moment that is.
+// A caller that loses its permission while it is being let in is not forgotten, whenever that happens.
 func TestCallThatWaitsIsJudgedByWhatChangedWhileItBegan(t *testing.T) {
-	for revoked := range int64(12) { // the number of looks at the table before
+	for revoked := range int64(12) { // how many times the table is read first
 		httpdtest.Bubble(t, func(t *testing.T) {
 			k := newKeyring(t, access.On)
 			token := k.token(t, "reader", 0)
@@ -329,7 +330,7 @@ func TestCallThatWaitsIsJudgedByWhatChangedWhileItBegan(t *testing.T) {
 	}
 }
 
-// What is known of a connection over TLS outlives that it is taken over and given back.
+// What is known of a TLS connection survives being taken over and given back.
 func TestHeartbeatConnectionOverTLSIsTakenOver(t *testing.T) {
 	certificate, trusted := httpdtest.Certified(t)
 	k := newKeyring(t, access.On)
@@ -370,7 +371,7 @@ func TestHeartbeatConnectionOverTLSIsTakenOver(t *testing.T) {
 	expect.Equal(t, expect.Err(idle.In.ReadByte()), io.EOF, "the idle connection after the shutdown: got")
 }
 
-// The life of a connection over TLS is one, whoever reads it.
+// A TLS connection has one lifetime, whoever reads it.
 func TestHeartbeatConnectionOverTLSEndsWithinAnHour(t *testing.T) {
 	certificate, trusted := httpdtest.Certified(t)
 	for name, reads := range map[string]func(minute int) bool{

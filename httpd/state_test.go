@@ -113,12 +113,12 @@ func TestEurekaStatusListsTheReplicas(t *testing.T) {
 	expect.That(t, doc.InstanceInfo.HostName == "127.0.0.1" && doc.InstanceInfo.Port["$"] == 8761.0, "the node's own instance is at %v", doc.InstanceInfo)
 }
 
-// cutPolicy is a status of the peer dc2.
+// cutPolicy returns a status of the peer dc2.
 func cutPolicy(onCut string) string {
 	return `{"peers":[{"name":"dc3","incoming":{"on_cut":"expire"}},{"name":"dc2","incoming":{"on_cut":"` + onCut + `"}}]}`
 }
 
-// Leases are 90 s; those of other datacenters get 30 s more.
+// Leases last 90 s; those of other datacenters get 30 s more.
 func TestInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 	const known = "ORDERS/i1 is listed as UP."
 	for _, row := range []struct {
@@ -186,7 +186,7 @@ func TestInstanceOfThisDatacenterIsShownWithoutAnOwner(t *testing.T) {
 // readRow is a row of the table of routes in docs/reference/reads.md.
 var readRow = regexp.MustCompile("(?m)^\\| `GET (/[^`]*)` \\| (the state|this node|people) \\|")
 
-// shownByRoutes returns what each reading route shows, as the page says.
+// shownByRoutes returns what each reading route shows, according to the page.
 func shownByRoutes(t *testing.T) map[string]string {
 	t.Helper()
 	rows := map[string]string{}
@@ -196,12 +196,12 @@ func shownByRoutes(t *testing.T) map[string]string {
 	return rows
 }
 
-// lifePhase is what a node knows of the others, and which reads it refuses then.
+// lifePhase is how much a node knows of the others, and which reads it then refuses.
 type lifePhase struct {
 	name   string
 	health registry.Health
-	view   error // of reads that are not stale
-	stale  bool  // stale reads are refused, too
+	view   error // error of reads that are not stale
+	stale  bool  // whether stale reads are refused, too
 }
 
 var lifePhases = []lifePhase{
@@ -212,7 +212,7 @@ var lifePhases = []lifePhase{
 	{name: "stopping", health: registry.Health{Ready: true, Quorum: true}, view: registry.ErrClosed},
 }
 
-// freshness are the ways to ask a route how fresh its response is to be, by whether it may be stale then.
+// freshness returns the ways to ask a route for a fresh response, and whether the response may then be stale.
 func freshness(path string) map[string]bool {
 	switch {
 	case strings.HasPrefix(path, "/v1/rollcall/fence/"):
@@ -229,7 +229,7 @@ func freshness(path string) map[string]bool {
 	return map[string]bool{"": false, "consistency=stale": true, "consistency=linearizable": false, "consistency=leader": false}
 }
 
-// ask sends a read by the socket in the data directory.
+// ask sends a read through the socket in the data directory.
 func (p lifePhase) ask(n *httpdtest.Bubbled, target string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	w := httptest.NewRecorder()
@@ -242,7 +242,7 @@ func (p lifePhase) refused(path string, got *httptest.ResponseRecorder) bool {
 	switch {
 	case web.FormOfPath(path) == web.ConsulForm:
 		return got.Code == http.StatusInternalServerError && (got.Body.String() == "No cluster leader" || p.view == registry.ErrClosed)
-	case got.Code == http.StatusForbidden: // a published server that is not ready
+	case got.Code == http.StatusForbidden: // as a published server that is not ready does
 		return strings.HasPrefix(path, "/eureka/") && !p.health.Ready
 	}
 	return got.Code == http.StatusServiceUnavailable && got.Header().Get("Retry-After") == "1"
@@ -404,7 +404,7 @@ func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
 	}
 }
 
-// appInstances are the series of rollcall_registry_app_instances.
+// appInstances returns the series of rollcall_registry_app_instances.
 func appInstances(t *testing.T, metrics *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	series := map[string]float64{}
@@ -442,7 +442,7 @@ func TestMetricsShowTheInstancesOfTheLargestApplicationsAndOfTheOthersTogether(t
 	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 0, "DOWN UP": 0, "DOWN DOWN": 2, "SMALL2 UP": 2, " UP": 1, " STARTING": 1}, "it has lost all:")
 }
 
-// TestConformance has heartbeats answered on connections that were taken over, as those of a node are.
+// TestConformance has heartbeats answered on taken-over connections, as a node does.
 func TestConformance(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
 	n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(codec.Newest) })
@@ -459,7 +459,7 @@ func TestConformanceWithoutConsensus(t *testing.T) {
 	conformance.Run(t, conformance.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata")})
 }
 
-// Every route of coordination, also those that are added later.
+// Every route of coordination, including future ones.
 func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
 	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), WithoutConsensus: true}))(t)
 	c := &httpdtest.Coordinated{Handler: h}
