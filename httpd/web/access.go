@@ -12,8 +12,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// Allows decides on what is done for the token of an accessor without a call, such as a check's probe, as the rules are now.
-// Where nobody was asked for one ("") everything is allowed, and in every mode but on.
+// Allows decides on an action without a call, such as a check's probe, for the token of an accessor, by the current
+// rules. An empty accessor, from a time when nobody was asked for a token, is allowed everything, and so is everybody
+// in every mode but on.
 func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	if accessor == "" || c.Mode() != access.On {
 		return true
@@ -26,43 +27,43 @@ func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	return false
 }
 
-// Needs is what a route needs, before its endpoint looks at the body.
+// Needs returns what a route needs, before its endpoint looks at the body.
 type Needs func(c *Call) []access.Need
 
-// Open is of the routes that everybody may call.
+// Open is for routes that everybody may call.
 func Open(*Call) []access.Need { return nil }
 
-// Known is of routes that tell every principal the same, or find out for themselves what is needed.
+// Known is for routes that tell every principal the same, or find out themselves what is needed.
 func Known(*Call) []access.Need { return []access.Need{} }
 
-// ByOperation is for routes that change something by operations that name their own needs. Callers without a
-// name do not get that far.
+// ByOperation is for routes whose changes are operations that name their own needs. Anonymous callers do not get that
+// far.
 func ByOperation(*Call) []access.Need { return []access.Need{} }
 
-// ToDo is for routes that need a verb on a resource that exists once, or on all of it.
+// ToDo is for routes that need a verb on a resource that exists once, or on all of a kind.
 func ToDo(verb access.Verbs, on access.Resource) Needs {
 	n := []access.Need{{Resource: on, Verb: verb}}
 	return func(*Call) []access.Need { return n }
 }
 
-// ToRead is of routes that show a resource as a whole.
+// ToRead is for routes that show a resource as a whole.
 func ToRead(on access.Resource) Needs { return ToDo(access.Read, on) }
 
-// ToReadNamed is of routes that show what a variable of the path names.
+// ToReadNamed is for routes that show what a variable of the path names.
 func ToReadNamed(on access.Resource, variable string) Needs {
 	return func(c *Call) []access.Need {
 		return []access.Need{{Resource: on, Name: canonicalName(on, c.Segment(variable)), Verb: access.Read}}
 	}
 }
 
-// ToReadRest is ToReadNamed of a variable that takes all that is left of the path.
+// ToReadRest is ToReadNamed for a variable that takes the rest of the path.
 func ToReadRest(on access.Resource) Needs {
 	return func(c *Call) []access.Need {
 		return []access.Need{{Resource: on, Name: canonicalName(on, c.Rest()), Verb: access.Read}}
 	}
 }
 
-// ToReadApp is of routes that show the application that the parameter app names, or all.
+// ToReadApp is for routes that show the application named by the parameter app, or all.
 func ToReadApp(c *Call) []access.Need {
 	return []access.Need{{Resource: access.App, Name: canonicalName(access.App, c.Text("app")), Verb: access.Read}}
 }
@@ -74,7 +75,7 @@ func canonicalName(on access.Resource, name string) string {
 	return name
 }
 
-// authorize finds out who makes a call, and whether what the route needs is allowed.
+// authorize identifies the caller, and checks that it may do what the route needs.
 func (c *Call) authorize(needs Needs) error {
 	c.by = c.node.access.tables()
 	wanted := needs(c)
@@ -96,10 +97,10 @@ func (c *Call) authorize(needs Needs) error {
 	return c.node.allow(ctx, wanted...)
 }
 
-// Principal is who makes the call, nil for nobody.
+// Principal returns the caller, or nil for an anonymous one.
 func (c *Call) Principal() *Principal { return c.principal }
 
-// enter returns the context of a request with its principal, and with who judges it.
+// enter returns the context of a request with its principal, and with the judge of its access.
 func (n *Node) enter(r *http.Request) (context.Context, error) {
 	a, ctx := n.access, r.Context()
 	if a.asks() && !n.knowsAccess() && r.Context().Value(administratorKey{}) == nil {
@@ -134,10 +135,10 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 	}), nil
 }
 
-// errAccessUnknown refuses on a node that has just started: what its disk has may be from before a revocation.
+// errAccessUnknown refuses on a node that has just started: its disk may predate a revocation.
 var errAccessUnknown = &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Text: "this node has heard no leader since it started, so it does not know yet who may do what; ask another one"}
 
-// knowsAccess says whether this node knows the cluster's roles and tokens as they were when it started, or later.
+// knowsAccess reports whether this node knows the cluster's roles and tokens as of its start, or later.
 func (n *Node) knowsAccess() bool {
 	if !n.accessKnown.Load() && (n.Coordination == nil || n.Service.Health().Ready) {
 		n.accessKnown.Store(true)
@@ -154,11 +155,10 @@ func (a *control) refuse(wrong error) error {
 	case access.LogOnly:
 		a.wouldDeny.WithLabelValues("invalid", "", "").Inc()
 	}
-	return nil // in mode off: what nobody asked for need not be right
+	return nil // in mode off nobody asked for a credential, so it need not be right
 }
 
-// LogIn finds out whether a token is good, for a login. A token that is not is refused in every mode, counts
-// as a failed try, and is recorded.
+// LogIn checks a token for a login. A bad one is refused in every mode, counts as a failed try, and is recorded.
 func (c *Call) LogIn(token string) error {
 	r := c.R.Clone(c.R.Context())
 	r.Header = http.Header{"X-Consul-Token": {token}}
@@ -179,14 +179,13 @@ func (c *Call) LogIn(token string) error {
 
 var errTooManyTries = &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
 
-// CredentialOf returns the text of the credential of a call, or "". It is for calls that a page makes in its
-// reader's name.
+// CredentialOf returns the text of a call's credential, or "". It is for calls that a page makes in its reader's name.
 func (c *Call) CredentialOf() string {
 	text, _ := credentialOf(c.R, c.node.access.TokenInQuery)
 	return text
 }
 
-// labelOf returns the label of a need in metrics; "": anything.
+// labelOf returns a need's label in metrics; an empty resource means anything.
 func labelOf(need access.Need) string {
 	if need == anything {
 		return ""
@@ -194,10 +193,10 @@ func labelOf(need access.Need) string {
 	return need.Resource.String()
 }
 
-// AccessMode is the mode in force.
+// AccessMode returns the mode in force.
 func (n *Node) AccessMode() access.Mode { return n.access.Mode() }
 
-// Lacks says in words which protection the node does without, as the mode is now.
+// Lacks says in words which protection the node does without in the current mode.
 func (n *Node) Lacks() []string {
 	if n.access.AccessConfig.Lacks == nil {
 		return nil
@@ -205,17 +204,18 @@ func (n *Node) Lacks() []string {
 	return n.access.AccessConfig.Lacks(n.AccessMode())
 }
 
-// AccessTable is the cluster's roles and tokens, as this node knows them; nil: there are none.
+// AccessTable returns the cluster's roles and tokens as this node knows them, or nil if there are none.
 func (n *Node) AccessTable() *access.Table { return n.access.tables()[0] }
 
-// ProbeJudge says in words why a check's probe of a service (both nil: of a node) may not be registered; "": it may,
-// and then needs is what its token must be allowed, Counted of what is only counted below level 3 of the formats.
+// ProbeJudge says in words why a check's probe of a service (both nil: of a node) may not be registered. If why is
+// empty, it may, and then needs is what its token must be allowed; needs with Counted are only counted below level 3
+// of the formats.
 type ProbeJudge func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why string, needs []access.Need)
 
-// fileFails is why the file is not in force as it is now, for those who may not read of roles and tokens.
+// fileFails tells readers without auth read that the file is not in force in its current form.
 const fileFails = "the file is not in force as it is now; why is shown to those who have auth read, and in the node's log"
 
-// AccessStatus says to a caller what is in force on this node.
+// AccessStatus tells a caller what is in force on this node.
 func (n *Node) AccessStatus(p *Principal) api.AuthStatus {
 	s := api.AuthStatus{Mode: n.access.Mode().String(), NodeMode: n.access.Floor.String(), Age: n.Service.Health().Age.Seconds()}
 	tables := n.access.tables()
@@ -233,7 +233,7 @@ func (n *Node) AccessStatus(p *Principal) api.AuthStatus {
 	return s
 }
 
-// exchanging is what a server needs that replicates.
+// exchanging returns what a server needs for replicating.
 func exchanging(origin registry.Origin) access.Need {
 	return access.Need{Resource: access.Peer, Name: origin.DC, Verb: access.Exchange}
 }
@@ -244,7 +244,7 @@ func (c *Call) Allow(needs ...access.Need) error {
 	return c.node.allow(c.R.Context(), needs...)
 }
 
-// May says whether the caller may do something, for pages that show also what their reader may not do: it
+// May reports whether the caller may do something, for pages that also show actions their reader may not take: it
 // refuses nothing, and nothing is recorded.
 func (c *Call) May(needs ...access.Need) bool {
 	for _, need := range needs {
@@ -259,8 +259,8 @@ func (c *Call) May(needs ...access.Need) bool {
 // Everything names all applications to ShowsAnswers.
 const Everything = "*"
 
-// ShowsAnswers reports whether the caller may see what services of an application (in capitals; "": nodes) answered to
-// HTTP checks: from level 3 on who may register it.
+// ShowsAnswers reports whether the caller may see what services of an application (in capitals; empty for nodes)
+// answered to HTTP checks: from level 3 on, only a caller that may register the application.
 func (c *Call) ShowsAnswers(v *registry.View, app string) bool {
 	n := registry.ToRegister(app)
 	switch app {
@@ -272,7 +272,7 @@ func (c *Call) ShowsAnswers(v *registry.View, app string) bool {
 	return v != nil && v.CountsNewRights() || c.May(n)
 }
 
-// AllowSome refuses a caller who may do nothing of a kind, whatever the rest of the call says.
+// AllowSome refuses a caller that may do nothing of a kind, whatever the rest of the call says.
 func (c *Call) AllowSome(on access.Resource, verb access.Verbs) error {
 	if p := c.Principal(); c.node.AccessMode() != access.On || p != nil && (p.all || p.policy.Load().AllowsSome(on, verb)) {
 		return nil
@@ -280,7 +280,7 @@ func (c *Call) AllowSome(on access.Resource, verb access.Verbs) error {
 	return c.node.allow(c.R.Context(), access.Need{Resource: on, Verb: verb})
 }
 
-// allow refuses what the principal of a context may not do.
+// allow refuses what a context's principal may not do.
 func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 	if len(needs) == 0 {
 		return nil
@@ -312,7 +312,7 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 	return nil
 }
 
-// allows decides.
+// allows reports whether a principal's roles meet a need.
 func (n *Node) allows(p *Principal, need access.Need) bool {
 	switch {
 	case p == nil:
@@ -323,7 +323,7 @@ func (n *Node) allows(p *Principal, need access.Need) bool {
 	return p.policy.Load().AllowsAs(p.Name, need, n.ownerOf)
 }
 
-// ownerOf is the name of the principal that a session belongs to; "": it is everybody's, or not there.
+// ownerOf returns the name of the principal that owns a session, or "" if everybody may use it or it does not exist.
 func (n *Node) ownerOf(session string) string {
 	if n.Coordination == nil {
 		return ""
@@ -335,7 +335,7 @@ func (n *Node) ownerOf(session string) string {
 	return v.Owner(session)
 }
 
-// denial is the refusal of what a principal may not do, in Consul's words where its clients see them.
+// denial returns the refusal of what a principal may not do, in Consul's words where its clients see them.
 func denial(p *Principal, need access.Need) error {
 	const send = ": send it as X-Consul-Token, as a bearer token, or as the password in the URL"
 	if need == anything {
@@ -353,5 +353,5 @@ func denial(p *Principal, need access.Need) error {
 	return &Refusal{Status: http.StatusForbidden, Text: text, consul: text, denial: true}
 }
 
-// remember adds what a call needs, for when it is judged again.
+// remember adds a call's needs, for judging it again later.
 func (c *Call) remember(needs []access.Need) { c.needs = append(slices.Clip(c.needs), needs...) }

@@ -17,14 +17,14 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 )
 
-// The audit gets every operation of a client's call except renewals, operators' acts that are not operations,
-// and samples of the calls that were denied, or would be. In mode off, where callers need no name, it gets
-// only operators' acts.
+// The audit gets every operation of a client's call except renewals, operators' acts that are not operations, and
+// samples of the calls that were denied, or would be. In mode off, where callers need no name, it gets only operators'
+// acts.
 
-// asker is the request that the calls of a context belong to.
+// asker describes the request behind a context's calls.
 type asker struct {
 	id, remote, method, path string
-	operates                 bool         // what its route does is for operators
+	operates                 bool         // its route is for operators
 	by                       registry.Act // see Call.Explain
 }
 
@@ -35,12 +35,12 @@ func asking(ctx context.Context, r *http.Request, id string, operates bool) cont
 	return context.WithValue(ctx, askerKey{}, &asker{id: id, remote: r.RemoteAddr, method: r.Method, path: r.URL.Path, operates: operates})
 }
 
-// operating says whether a need is an operator's.
+// operating reports whether a need is an operator's.
 func operating(n access.Need) bool {
 	return n.Verb == access.Override || n.Verb == access.Write && (n.Resource == access.Operator || n.Resource == access.Auth)
 }
 
-// record is what is known of every call of a context.
+// record returns a record with what is known of every call of a context.
 func (n *Node) record(ctx context.Context) api.AuditRecord {
 	r := api.AuditRecord{Time: n.World.Now().UTC(), Node: n.Name}
 	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil {
@@ -55,7 +55,7 @@ func (n *Node) record(ctx context.Context) api.AuditRecord {
 	return r
 }
 
-// recordDenial records that a call was denied, or would be: a sample of such calls.
+// recordDenial records a sample of the calls that were denied, or would be.
 func (n *Node) recordDenial(ctx context.Context, need access.Need, outcome string) {
 	if n.Audit == nil {
 		return
@@ -65,12 +65,12 @@ func (n *Node) recordDenial(ctx context.Context, need access.Need, outcome strin
 	n.recordSample(ctx, r)
 }
 
-// recordFailure records a credential that is not good.
+// recordFailure records a bad credential.
 func (n *Node) recordFailure(ctx context.Context, r *http.Request, outcome string, err error) {
 	if n.Audit == nil {
 		return
 	}
-	if ctx.Value(askerKey{}) == nil { // a heartbeat, which has no id unless the caller gave it one
+	if ctx.Value(askerKey{}) == nil { // a heartbeat, which has no id unless the caller set one
 		ctx = n.askingBeat(ctx, r)
 	}
 	rec := n.record(ctx)
@@ -82,7 +82,7 @@ func (n *Node) recordFailure(ctx context.Context, r *http.Request, outcome strin
 	n.recordSample(ctx, rec)
 }
 
-// askingBeat is the context of a heartbeat that is not let pass.
+// askingBeat returns the context of a refused heartbeat.
 func (n *Node) askingBeat(ctx context.Context, r *http.Request) context.Context {
 	if n.Audit == nil {
 		return ctx
@@ -105,7 +105,7 @@ func (n *Node) recordSample(ctx context.Context, r api.AuditRecord) {
 	n.Audit.RecordTry(by, r)
 }
 
-// resourceOf is what a need is about, in the words of a rule.
+// resourceOf returns what a need is about, in the words of a rule.
 func resourceOf(n access.Need) string {
 	if n == anything {
 		return ""
@@ -116,14 +116,14 @@ func resourceOf(n access.Need) string {
 // deed is something that a client has done: an operation, or a part of one.
 type deed struct {
 	operation string
-	needs     []access.Need // of its sender; none: it is about nothing that is there
-	name      string        // of what it is done to
+	needs     []access.Need // of its sender; empty if it concerns nothing that exists
+	name      string        // of its object
 	grants    string        // see api.AuditRecord
 	by        registry.Act
-	at        int // of its operation, among those of a call
+	at        int // index of its operation in the call
 }
 
-// says is what the caller, a principal or not (""), gave as author and reason.
+// says returns the author and the reason that the caller, with or without ("") a principal, gave.
 func (d *deed) says(principal string) string {
 	author := d.by.Says
 	if principal == "" && !strings.HasPrefix(d.by.Author, "from ") {
@@ -135,8 +135,8 @@ func (d *deed) says(principal string) string {
 	return author + ": " + d.by.Reason
 }
 
-// recorded returns those of deeds that the audit must have. It is called before they are done, because
-// afterwards nobody knows whose a service was.
+// recorded returns the deeds that the audit must have. It is called before they are done, because afterwards nobody
+// knows whose a service was.
 func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 	if n.access.asks() {
 		return deeds
@@ -149,14 +149,15 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 	return slices.DeleteFunc(deeds, func(d deed) bool { return !slices.ContainsFunc(d.needs, operating) })
 }
 
-// acts are the names of operators' acts.
+// acts lists the names of operators' acts.
 var acts = []string{
-	"status", "status_delete", "quarantine", "self_preservation", "cancel", // the last by prune
+	"status", "status_delete", "quarantine", "self_preservation", "cancel", // the last one by prune
 	"log_level", "upgrade_finalize", "snapshot_save", "snapshot_restore", "peer_repair", "peer_pause", "peer_resume", "sender_forget", "member_remove", "leadership_transfer",
 	"auth_bootstrap", "auth_mode", "role_put", "role_delete", "token_create", "token_rotate", "token_revoke",
 }
 
-// newActs counts each from 0 on: what appears with a 1 has not risen to those who look for what rises.
+// newActs starts every counter at 0: a series that first appears with a 1 has not risen for a query that looks for
+// increases.
 func newActs(reg prometheus.Registerer) *prometheus.CounterVec {
 	c := NewCounters(reg, "rollcall_acts_total", "Operators' acts that this node was asked for and performed.", "act")
 	for _, act := range acts {
@@ -165,7 +166,7 @@ func newActs(reg prometheus.Registerer) *prometheus.CounterVec {
 	return c
 }
 
-// recordDeed records what became of a deed.
+// recordDeed records the outcome of a deed.
 func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uint64, err error) {
 	r := n.record(ctx)
 	a, _ := ctx.Value(askerKey{}).(*asker)
@@ -191,7 +192,7 @@ func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uin
 	n.Audit.Record(r)
 }
 
-// outcomeOf is the audit's word for what became of a call that met an error.
+// outcomeOf returns the audit's word for the outcome of a call that failed.
 func outcomeOf(err error) string {
 	switch status := RefusalOf(err).Status; {
 	case errors.Is(err, registry.ErrUnknownOutcome):
@@ -204,7 +205,7 @@ func outcomeOf(err error) string {
 	return api.AuditFailed
 }
 
-// did records a deed that none of a client's operations shows, and returns its error.
+// did records a deed that appears in none of a client's operations, and returns its error.
 func (n *Node) did(ctx context.Context, d deed, err error) error {
 	if n.Audit != nil {
 		n.recordDeed(ctx, d, api.AuditDone, 0, err)
@@ -212,7 +213,7 @@ func (n *Node) did(ctx context.Context, d deed, err error) error {
 	return err
 }
 
-// deedsIn are the operations of a client that the audit is to have.
+// deedsIn returns those of a client's operations that belong in the audit.
 func (n *Node) deedsIn(ctx context.Context, origin registry.Origin, ops []registry.Op) (deeds []deed) {
 	if n.Audit == nil || origin.Replicated() {
 		return nil
@@ -228,7 +229,7 @@ func (n *Node) deedsIn(ctx context.Context, origin registry.Origin, ops []regist
 	return n.recorded(ctx, deeds)
 }
 
-// recordAll records what became of deedsIn's.
+// recordAll records the outcomes of the deeds that deedsIn returned.
 func (n *Node) recordAll(ctx context.Context, deeds []deed, results []registry.Result, err error) {
 	for _, d := range deeds {
 		if err != nil {
@@ -249,7 +250,7 @@ func (n *Node) recordAll(ctx context.Context, deeds []deed, results []registry.R
 	}
 }
 
-// setBy says what an operator's act sets, and for how long; an end is "ended".
+// setBy returns what an operator's act sets, and for how long, or "ended" for an act that ends one.
 func setBy(op registry.Op) string {
 	forTime := func(what string, ms int64) string {
 		if ms == 0 {
@@ -276,7 +277,7 @@ func setBy(op registry.Op) string {
 	return ""
 }
 
-// nameOf names what an operation is done to, and says whose act it is.
+// nameOf returns the name of an operation's object, and whose act it is.
 func nameOf(op registry.Op) (string, registry.Act) {
 	switch op := op.(type) {
 	case registry.Register:
@@ -315,7 +316,7 @@ func serviceIn(op registry.RegisterCatalog) string {
 	return op.Service.ID
 }
 
-// checksIn are the checks that are registered by themselves.
+// checksIn names the checks that are registered on their own.
 func checksIn(op registry.RegisterCatalog) string {
 	var ids []string
 	for _, c := range op.Checks {
@@ -326,7 +327,7 @@ func checksIn(op registry.RegisterCatalog) string {
 	return strings.Join(ids, ",")
 }
 
-// deedsOf are the parts of an operation of coordination that the audit is to have.
+// deedsOf returns the parts of a coordination operation that belong in the audit.
 func (n *Node) deedsOf(ctx context.Context, op kv.Op) []deed {
 	if n.Audit == nil {
 		return nil
@@ -364,7 +365,7 @@ func (n *Node) deedsOf(ctx context.Context, op kv.Op) []deed {
 	return n.recorded(ctx, deeds)
 }
 
-// verbs are the words of Consul's transactions.
+// verbs maps verbs to the words of Consul's transactions.
 var verbs = map[kv.Verb]string{
 	kv.Set: "set", kv.CAS: "cas", kv.Acquire: "lock", kv.Release: "unlock", kv.Delete: "delete", kv.DeleteCAS: "delete-cas", kv.DeleteTree: "delete-tree",
 }
@@ -373,7 +374,7 @@ func keyDeed(op kv.KeyOp, v *registry.View) deed {
 	return deed{operation: "key_" + verbs[op.Verb], needs: kv.Needs(op, v), name: op.Key}
 }
 
-// partsOf are what a transaction changes.
+// partsOf returns the changes of a transaction.
 func partsOf(op kv.Txn, v *registry.View) (deeds []deed) {
 	for _, o := range op.Ops {
 		switch {
@@ -394,7 +395,7 @@ func partsOf(op kv.Txn, v *registry.View) (deeds []deed) {
 	return deeds
 }
 
-// changesOf are what is changed of roles, tokens and the mode.
+// changesOf returns the changes of roles, tokens and the mode.
 func changesOf(op kv.Access, v *registry.View) (deeds []deed) {
 	add := func(does, name, grants string) {
 		deeds = append(deeds, deed{operation: does, needs: kv.Needs(op, v), name: name, grants: grants})
@@ -423,7 +424,7 @@ func changesOf(op kv.Access, v *registry.View) (deeds []deed) {
 	return deeds
 }
 
-// grantsOf says what a token has, without its secret.
+// grantsOf describes a token's grants, without its secret.
 func grantsOf(k *access.Token) string {
 	text := "roles " + strings.Join(k.Roles, ",")
 	if k.App != "" {
@@ -439,7 +440,7 @@ func untilText(what string, wall int64) string {
 	return what + " until " + time.UnixMilli(wall).UTC().Format(time.RFC3339)
 }
 
-// recordParts records what became of deedsOf's.
+// recordParts records the outcomes of the deeds that deedsOf returned.
 func (n *Node) recordParts(ctx context.Context, deeds []deed, result kv.Result, err error) {
 	outcome := api.AuditRefused
 	if result.Refusal == "" && (result.OK || result.Index != 0 || result.Place != 0) {

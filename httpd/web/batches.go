@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// RetryBatch makes the sender try again: every item is safe to repeat, whatever its outcome was. Peers try
-// again after 503 only.
+// RetryBatch makes the sender try again: every item is safe to repeat, whatever its outcome was. Peers retry only
+// after 503.
 func RetryBatch(err error) error {
 	if errors.Is(err, registry.ErrUnknownOutcome) {
 		return &Refusal{Status: http.StatusServiceUnavailable, unknown: true, Retry: true, Cause: err}
@@ -23,33 +23,33 @@ func RetryBatch(err error) error {
 	return err
 }
 
-// How long a batch waits for its sender's share: less than senders wait for the response (Rollcall 5 s, Eureka
-// 200 ms), so that a sender that has to wait longer learns why.
+// How long a batch waits for its sender's share: less than senders wait for the response (Rollcall 5 s, Eureka 200
+// ms), so that a sender that has to wait longer learns why.
 const (
 	MessagePatience = time.Second
 	BatchPatience   = 100 * time.Millisecond
 )
 
-// leastWeight is what a batch counts for at least, in bytes: a small one is work, too.
+// leastWeight is the minimum that a batch counts for, in bytes: even a small one is work.
 const leastWeight = 64 << 10
 
-// senders bounds what the batches of one sender take at a time: its address, which for IPv6 is a /64. A batch of
-// half the size that one may have takes all of a sender's share; so a server that sends many large ones keeps one
-// core of this node busy, not all, and waits for itself.
+// senders bounds what the batches of one sender hold at a time. A sender is an address, or a /64 for IPv6. A batch of
+// half the maximum size takes all of its sender's share; so a server that sends many large ones keeps one core of this
+// node busy, not all, and waits for itself.
 type senders struct {
 	mu    sync.Mutex
-	bytes int64                    // of bodies: the share of each
-	of    map[netip.Prefix]*sender // those that have a batch here
+	bytes int64                    // each sender's share of bodies
+	of    map[netip.Prefix]*sender // senders with a batch here
 }
 
-// sender is one address with batches here: in work, waiting, or with a response that was not read yet.
+// sender is an address with batches here: in work, waiting, or with a response not yet read.
 type sender struct {
 	share   *semaphore.Weighted
-	bytes   int64 // of share
+	bytes   int64 // bytes of the share
 	batches int   // guarded by senders.mu
 }
 
-// setShare gives each sender from now on a share by the size of the largest batch. Batches that are here keep theirs.
+// setShare gives each sender from now on a share by the size of the largest batch. Batches already here keep theirs.
 func (s *senders) setShare(batchBytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *senders) removeBatch(from netip.Prefix, of *sender) {
 	}
 }
 
-// weightOf is what a batch may turn out to be, from what is known before it is read.
+// weightOf estimates a batch's weight from what is known before it is read.
 func (s *sender) weightOf(r *http.Request) int64 {
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	if r.ContentLength < 0 || encoding != "" && encoding != "identity" {
@@ -104,7 +104,7 @@ func (s *sender) weightOf(r *http.Request) int64 {
 	return min(max(r.ContentLength, leastWeight), s.bytes)
 }
 
-// senderOf is the address that a batch came from; the zero one if it is not known.
+// senderOf returns the address that a batch came from, or the zero value if it is unknown.
 func senderOf(r *http.Request) netip.Prefix {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -113,7 +113,7 @@ func senderOf(r *http.Request) netip.Prefix {
 	return NetworkOf(at.Addr())
 }
 
-// BoundBatches is an endpoint for batches of other servers: each sender has its share, and all of them together
+// BoundBatches makes an endpoint for batches of other servers: each sender has its share, and all of them together
 // leave half of the memory for requests under way to the clients.
 func BoundBatches[C Caller](patience time.Duration, do func(C) (any, error)) func(C) (any, error) {
 	return func(of C) (any, error) {

@@ -12,25 +12,26 @@ import (
 
 // Found is the result of a read.
 type Found struct {
-	// Index is by what a blocking query for the same thing goes on.
+	// Index is where a blocking query for the same thing goes on.
 	Index uint64
-	// Absent: there is nothing. A read that waits for something that stays absent goes on waiting.
+	// Absent means that nothing was found. A read that waits for something that stays absent goes on waiting.
 	Absent   bool
 	Document func() (any, error)
-	// Weight is what the document will show, in bytes, about; nil: it is small, or written in pieces.
+	// Weight returns the approximate size of the document in bytes; nil if it is small, or written in pieces.
 	Weight func() int
-	// Age is how old the result of a stale read can be: it was read before, so that nothing is older than that.
+	// Age bounds how old the result of a stale read can be: it was read before the result, so nothing is older than
+	// that.
 	Age time.Duration
 }
 
-// Source is what can be read, and waited for.
+// Source is something that can be read and waited for.
 type Source struct {
 	// join begins to wait for a change. It is called before read, so that no change is missed.
 	join func() (woken <-chan struct{}, leave func())
 	read func(ctx context.Context, read registry.Consistency) (Found, error)
 }
 
-// SourceOf is what show finds in views of one half of the state.
+// SourceOf returns a source that applies show to views of one half of the state.
 func SourceOf[V any](n *Node, view viewer[V], show func(V) Found, join func() (<-chan struct{}, func())) Source {
 	return Source{join: join, read: func(ctx context.Context, read registry.Consistency) (Found, error) {
 		v, age, err := ViewWithAge(ctx, n, view, read)
@@ -46,7 +47,7 @@ func SourceOf[V any](n *Node, view viewer[V], show func(V) Found, join func() (<
 	}}
 }
 
-// DocumentOf is the document of what was found.
+// DocumentOf returns the document of a result.
 func (c *Call) DocumentOf(f Found) (any, error) {
 	if f.Weight != nil {
 		if err := c.Reserve(f.Weight()); err != nil {
@@ -56,7 +57,7 @@ func (c *Call) DocumentOf(f Found) (any, error) {
 	return f.Document()
 }
 
-// ReadOrWait reads a source, and waits for a change if the request asks for one that is newer.
+// ReadOrWait reads a source, and waits for a change if the request asks for a newer one.
 func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 	if q.After == 0 {
 		return ReadOnce(c.R.Context(), q, s)
@@ -66,15 +67,15 @@ func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 		return Found{}, err
 	}
 	defer done()
-	// The server's time limit for a whole response would cut a wait off.
+	// The server's time limit for a whole response would cut a wait short.
 	out := NewStreamWriter(c.W, c.node.Watches.Pace)
 	out.Pause()
 	defer out.Finish()
 	return block(ctx, q, s)
 }
 
-// block reads a source until its index is higher than the query's, its time is over or the context
-// ends: at shutdown, the response is what was read last; to a caller who may not go on, the refusal.
+// block reads a source until its index is higher than the query's, its time is over or the context ends: at shutdown
+// it returns the last result; a caller that may not go on gets the refusal.
 func block(ctx context.Context, q Query, s Source) (Found, error) {
 	timer := time.NewTimer(jittered(q.Wait))
 	defer timer.Stop()
@@ -87,7 +88,7 @@ func block(ctx context.Context, q Query, s Source) (Found, error) {
 			return lastOr(last, turn, ctx, err)
 		}
 		if turn > 0 && last.Absent && now.Absent {
-			q.After = max(q.After, now.Index) // other keys changed, not this one
+			q.After = max(q.After, now.Index) // other keys changed, but not this one
 		}
 		last = now
 		if over || now.Index > q.After {
@@ -106,7 +107,7 @@ func block(ctx context.Context, q Query, s Source) (Found, error) {
 	}
 }
 
-// lastOr is what was read last, for a read that a shutdown disturbs in a later turn.
+// lastOr returns the last result if a shutdown interrupts a read in a later turn.
 func lastOr(last Found, turn int, ctx context.Context, err error) (Found, error) {
 	if ctx.Err() == nil {
 		return Found{}, err
@@ -136,19 +137,19 @@ func ReadOnce(ctx context.Context, q Query, s Source) (Found, error) {
 const (
 	DefaultWait    = 5 * time.Minute
 	MaxWait        = 10 * time.Minute
-	jitterFraction = 16 // up to this part of the wait is added
+	jitterFraction = 16 // up to this fraction of the wait is added
 )
 
-// Query is how a read wants its response: how fresh, and after which change.
+// Query is how fresh a read wants its response, and after which change.
 type Query struct {
 	Read  registry.Consistency // Linearizable or Stale
 	Soon  bool                 // fail soon if there is no leader
 	After uint64               // respond once the index is higher; 0: at once
-	Wait  time.Duration        // at most so long, without the jitter
+	Wait  time.Duration        // at most this long, without the jitter
 }
 
-// jittered is a wait with a random part added, so that reads that began together do not all come back
-// together. It is never shorter.
+// jittered adds a random part to a wait, so that reads that began together do not all return together. It is never
+// shorter.
 func jittered(wait time.Duration) time.Duration {
 	return wait + rand.N(wait/jitterFraction+1)
 }

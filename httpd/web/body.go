@@ -18,8 +18,8 @@ var (
 	errBodyEncoding = &Refusal{Status: http.StatusUnsupportedMediaType, Text: "the body's Content-Encoding must be gzip or none"}
 )
 
-// readBody reads a body of at most limit bytes, decoded. A body that breaks off is refused: its beginning must
-// have no effect.
+// readBody reads and decodes a body of at most limit bytes. A body that breaks off is refused: its beginning must have
+// no effect.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, errBodyTooLarge
@@ -91,7 +91,7 @@ func DropBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	return dropRest(w, r, limit)
 }
 
-// dropRest drops what has not been read of a body yet, like DropBody.
+// dropRest drops the unread rest of a body, like DropBody.
 func dropRest(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return bodyError(err)
@@ -99,7 +99,7 @@ func dropRest(w http.ResponseWriter, r *http.Request, limit int64) error {
 	return nil
 }
 
-// RawBody reads a body as it is, up to limit bytes.
+// RawBody reads a body unchanged, up to limit bytes.
 func (c *Call) RawBody(limit int64) ([]byte, error) {
 	body, err := io.ReadAll(chargedReader{io.LimitReader(c.R.Body, limit), c.W})
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// bodyWeight is what a byte of a body takes while the request is under way, about: the body itself, what is
-// decoded from it, and the operation that is made of that.
+// bodyWeight is about what a byte of a body takes in memory while the request is under way: the body itself, the
+// decoded form, and the operation made from it.
 const bodyWeight = 8
 
-// budget bounds the memory that requests under way take together: each alone has its own bound, but any number of
-// them may come at once.
+// budget bounds the memory of all requests under way together: each has its own bound, but any number of them may
+// arrive at once.
 type budget struct {
 	limit atomic.Int64 // bytes
 	taken atomic.Int64
 }
 
-// reserve takes bytes, unless more than most would be taken then.
+// reserve takes bytes, unless that would exceed most.
 func (b *budget) reserve(bytes, most int64) bool {
 	if b.taken.Add(bytes) <= most {
 		return true
@@ -28,13 +28,13 @@ func (b *budget) reserve(bytes, most int64) bool {
 	return false
 }
 
-// errBusy makes the sender try again.
+// errBusy makes the sender retry.
 var errBusy = &Refusal{
 	Status: http.StatusServiceUnavailable, Retry: true,
 	Text: "the requests under way take as much memory as this node gives them (limits.in-flight-bytes); try again",
 }
 
-// charge takes memory for the request to which w responds, until the response is sent.
+// charge takes memory for the request behind w, until the response is sent.
 func charge(w http.ResponseWriter, bytes int64) error {
 	a := responseUnder(w)
 	if a == nil || a.budget == nil {
@@ -47,9 +47,9 @@ func charge(w http.ResponseWriter, bytes int64) error {
 	return nil
 }
 
-// A response that is built as a whole takes responseWeight times what is shown in it while it is built: the values,
-// the text, which grows by copying, and its compressed form. It waits up to responsePatience for a place among the
-// others, which have half of the budget together; one of less than smallResponse bytes does not.
+// A response that is built as a whole takes responseWeight times what it shows while it is built: the values, the
+// text, which grows by copying, and its compressed form. It waits up to responsePatience for room among the others,
+// which have half of the budget together; one of less than smallResponse bytes does not wait.
 const (
 	responseWeight   = 4
 	smallResponse    = 64 << 10
@@ -57,7 +57,7 @@ const (
 )
 
 // Reserve takes memory for a response that shows bytes, before it is built. A response that needs more than all
-// responses may have is built when there is no other.
+// responses may have is built when no other one is.
 func (c *Call) Reserve(bytes int) error {
 	a := responseUnder(c.W)
 	if a == nil || a.budget == nil || bytes < smallResponse {
@@ -71,11 +71,12 @@ func (c *Call) Reserve(bytes int) error {
 		return errBusy
 	}
 	a.pool, a.reserved = pool.Weighted, want
-	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(PieceLimit)) // the reader does not pay for the wait
+	// the wait does not count against the reader
+	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(PieceLimit))
 	return charge(c.W, want)
 }
 
-// shrinkReservation leaves a response that is built, of a size, no more memory than that, until it is written.
+// shrinkReservation reduces the reservation of a built response to its size, until it is written.
 func shrinkReservation(w http.ResponseWriter, size int) {
 	a := responseUnder(w)
 	if a == nil || a.reserved <= int64(size) {
@@ -88,7 +89,7 @@ func shrinkReservation(w http.ResponseWriter, size int) {
 	a.charged -= spare
 }
 
-// chargedReader charges a body as it comes: a sender that promises much and sends nothing takes nothing.
+// chargedReader charges a body as it arrives: a sender that promises much and sends nothing takes nothing.
 type chargedReader struct {
 	from io.Reader
 	w    http.ResponseWriter

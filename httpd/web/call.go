@@ -17,23 +17,23 @@ import (
 )
 
 // Call is a routed request under way: what the client asks for, and where the response goes. The first mistake in its
-// parameters or body sticks in Err, see Params: an endpoint reads all that it needs, in the order in which mistakes are
-// reported, and checks Err once, before it does anything.
+// parameters or body sticks in Err, see Params: an endpoint reads everything it needs, in the order in which mistakes
+// are reported, and checks Err once, before it does anything.
 type Call struct {
 	Params
 	W      http.ResponseWriter
 	R      *http.Request
 	V1     bool // in version 1 of Eureka's protocol
-	Status int  // of the response with the document that an endpoint of Consul's API returns; 0: 200
+	Status int  // of the response with the document that an endpoint of Consul's API returns; 0 means 200
 
 	node      *Node
-	principal *Principal // nil: nobody
-	by        tables     // by which it was decided that the call may be made
+	principal *Principal // nil if anonymous
+	by        tables     // that the call was authorized by
 	needs     []access.Need
 }
 
-// Sent is returned by an endpoint that has sent its response itself. Any other document is sent by its API's
-// writer, an error by Fail.
+// Sent is returned by an endpoint that has sent its response itself. Any other document is sent by its API's writer,
+// an error by Fail.
 var Sent any = struct{}{}
 
 // NewCall returns the call of a route. The call is a part of the Response, which is allocated anyway.
@@ -46,17 +46,17 @@ func (n *Node) NewCall(w http.ResponseWriter, r *http.Request, v1 bool) *Call {
 	return &resp.call
 }
 
-// Route is a row of a table of routes, whose endpoints take calls of type C.
+// Route is a row of a table of routes whose endpoints take calls of type C.
 type Route[C any] struct {
-	Needs   Needs // who may call it
+	Needs   Needs // of the caller
 	Methods []string
 	Path    string
-	Form    Form // of its errors, and of the document that it returns
+	Form    Form // of its errors, and of its document
 	Do      func(c C) (document any, err error)
 }
 
-// Bind turns the table of routes of one package into routes for any call: each endpoint gets the package's own type of
-// call, which with makes of a *Call. R is Route[C], or a type that a package declares like it.
+// Bind turns one package's table of routes into routes for any call: each endpoint gets the package's own type of
+// call, which with makes from a *Call. R is Route[C], or a similar type declared by a package.
 func Bind[C any, R ~struct {
 	Needs   Needs
 	Methods []string
@@ -72,7 +72,7 @@ func Bind[C any, R ~struct {
 	return bound
 }
 
-// Serve performs a call of a route, if its caller may, and sends the document that its endpoint returns.
+// Serve performs a route's call, if the caller may make it, and sends the document that its endpoint returns.
 func (c *Call) Serve(rt Route[*Call]) error {
 	if err := c.authorize(rt.Needs); err != nil {
 		return err
@@ -93,13 +93,13 @@ func (c *Call) Serve(rt Route[*Call]) error {
 	return c.send(rt.Form, document)
 }
 
-// soonKey marks the context of a caller that would rather ask another server than wait for a leader (Prefer:
-// wait=0, RFC 7240).
+// soonKey marks the context of a caller that prefers another server to waiting for a leader (Prefer: wait=0, RFC
+// 7240).
 type soonKey struct{}
 
 type unheardKey struct{}
 
-// EvenUnheard returns a context for reads by people who look at a node that has heard no leader.
+// EvenUnheard returns a context for reads by people who look at a node that has not heard from a leader.
 func EvenUnheard(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unheardKey{}, true)
 }
@@ -107,10 +107,10 @@ func EvenUnheard(ctx context.Context) context.Context {
 // KnowsUnheard reports whether a context is for such a read.
 func KnowsUnheard(ctx context.Context) bool { return ctx.Value(unheardKey{}) != nil }
 
-// unheardHeader marks a response to such a read from a node that has heard no leader.
+// unheardHeader marks a response to such a read from a node that has not heard from a leader.
 const unheardHeader = "X-Rollcall-Unheard"
 
-// admitUnheard obeys the parameter unheard, which only callers over the socket in the data directory may use.
+// admitUnheard honors the parameter unheard, which only callers over the socket in the data directory may use.
 func (c *Call) admitUnheard() error {
 	if !strings.Contains(c.Raw, "unheard") || !c.Present("unheard") {
 		return c.Err
@@ -130,7 +130,7 @@ type Caller interface{ baseCall() *Call }
 
 func (c *Call) baseCall() *Call { return c }
 
-// judgeRead is StillAllowed of the call of a context, if it has one.
+// judgeRead calls StillAllowed on a context's call, if it has one.
 func judgeRead(ctx context.Context) error {
 	if c, _ := ctx.Value(readerKey{}).(*Call); c != nil {
 		return c.StillAllowed()
@@ -140,7 +140,7 @@ func judgeRead(ctx context.Context) error {
 
 type readerKey struct{}
 
-// Bodiless makes an endpoint of do that first drops a body without meaning, see DropBody.
+// Bodiless makes an endpoint that drops a meaningless body, see DropBody, before it calls do.
 func Bodiless[C Caller](do func(C) (any, error)) func(C) (any, error) {
 	return func(call C) (any, error) {
 		c := call.baseCall()
@@ -151,7 +151,7 @@ func Bodiless[C Caller](do func(C) (any, error)) func(C) (any, error) {
 	}
 }
 
-// Viewed makes an endpoint of show, which gets the view that the call asks for, see Call.View.
+// Viewed makes an endpoint from show, which gets the view that the call asks for, see Call.View.
 func Viewed[C Caller](show func(c C, v FreshView) (any, error)) func(C) (any, error) {
 	return func(call C) (any, error) {
 		c := call.baseCall()
@@ -163,7 +163,7 @@ func Viewed[C Caller](show func(c C, v FreshView) (any, error)) func(C) (any, er
 	}
 }
 
-// WithCoordination makes an endpoint of do that refuses on a node without consensus.
+// WithCoordination makes an endpoint from do that refuses on a node without consensus.
 func WithCoordination[C Caller](do func(C) (any, error)) func(C) (any, error) {
 	return func(call C) (any, error) {
 		if call.baseCall().node.Coordination == nil {
@@ -189,7 +189,7 @@ func (c *Call) send(form Form, document any) error {
 	return nil
 }
 
-// Body reads a body of at most limit bytes, see readBody; nil if an error was met.
+// Body reads a body of at most limit bytes, see readBody, or returns nil after an error.
 func (c *Call) Body(limit int64) (body []byte) {
 	if c.Err == nil {
 		body, c.Err = readBody(c.W, c.R, limit)
@@ -205,20 +205,20 @@ func Decode[T any](c *Call, limit int64, decode func(body []byte) (T, error)) (v
 	return value
 }
 
-// IgnoreBody reads and drops a body without meaning, see DropBody.
+// IgnoreBody reads and drops a meaningless body, see DropBody.
 func (c *Call) IgnoreBody() {
 	if c.Err == nil {
 		c.Err = DropBody(c.W, c.R, c.node.Limits().IgnoredBytes)
 	}
 }
 
-// Segment is a segment of a routed path, unescaped. That cannot fail, because CleanPath escaped the segment.
+// Segment returns a segment of a routed path, unescaped. That cannot fail, because CleanPath escaped the segment.
 func (c *Call) Segment(name string) string { return unescaped(mux.Vars(c.R)[name]) }
 
 // Key returns the instance that a path names.
 func (c *Call) Key() registry.Key { return registry.NewKey(c.Segment("app"), c.Segment("id")) }
 
-// Rest is the variable at the end of a verbatim path, unescaped once.
+// Rest returns the variable at the end of a verbatim path, unescaped once.
 func (c *Call) Rest() string {
 	for _, rest := range mux.Vars(c.R) {
 		return unescaped(rest)
@@ -227,7 +227,7 @@ func (c *Call) Rest() string {
 }
 
 // respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false are sent
-// as they are: clients look for the word.
+// without a newline: clients compare the word.
 func (c *Call) respondConsul(document any) error {
 	body, err := c.EncodeConsul(document)
 	if err != nil {
@@ -237,12 +237,12 @@ func (c *Call) respondConsul(document any) error {
 	return nil
 }
 
-// EncodeConsul encodes a document as Consul's API sends it.
+// EncodeConsul encodes a document the way Consul's API sends it.
 func (c *Call) EncodeConsul(document any) ([]byte, error) {
 	body, err := json.Marshal(document)
 	if _, word := document.(bool); err == nil && !word && c.Given("pretty") {
 		var indented bytes.Buffer
-		_ = json.Indent(&indented, body, "", "    ") // it was just encoded
+		_ = json.Indent(&indented, body, "", "    ") // cannot fail: it was just encoded
 		body = append(indented.Bytes(), '\n')
 	}
 	return body, err
@@ -257,17 +257,17 @@ func (c *Call) SendText(text string) (any, error) {
 // Methods of routes.
 var (
 	Get      = []string{http.MethodGet, http.MethodHead}
-	GetOnly  = []string{http.MethodGet} // where headers alone say nothing
+	GetOnly  = []string{http.MethodGet} // where a HEAD request would be useless
 	Put      = []string{http.MethodPut}
 	Post     = []string{http.MethodPost}
 	Delete   = []string{http.MethodDelete}
 	PutOrGet = []string{http.MethodPut, http.MethodGet}
 )
 
-// ignoreRest drops what has not been read of a body yet, like IgnoreBody.
+// ignoreRest drops the unread rest of a body, like IgnoreBody.
 func (c *Call) ignoreRest() error { return dropRest(c.W, c.R, c.node.Limits().IgnoredBytes) }
 
-// Explain reads author and reason, as By does, for a call whose operations keep neither, so that the audit has them.
+// Explain reads author and reason, as By does, for the audit of a call whose operations keep neither.
 func (c *Call) Explain() {
 	by := c.By()
 	if a, _ := c.R.Context().Value(askerKey{}).(*asker); a != nil {
@@ -275,8 +275,8 @@ func (c *Call) Explain() {
 	}
 }
 
-// noteAsker puts the request into the call's context if something may have to be recorded: in mode off most
-// reads need nothing.
+// noteAsker puts the request into the call's context if something may have to be recorded: in mode off most reads need
+// nothing.
 func (c *Call) noteAsker(wanted []access.Need) {
 	n := c.node
 	reads := len(wanted) > 0 && wanted[0].Verb == access.Read && wanted[0].Resource != access.Auth

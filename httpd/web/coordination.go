@@ -13,25 +13,25 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// CoordinationClock is the lease clock (ms) at which a view is read.
+// CoordinationClock returns the lease clock (ms) at which a view is read.
 func (n *Node) CoordinationClock(v *kv.View) int64 {
 	return max(n.Service.Health().Clock, v.Lease())
 }
 
-// Coordinate performs one operation on sessions, keys or locks, or fails soon if there is no leader: our own
-// clients then go to another node.
+// Coordinate performs one operation on sessions, keys or locks, and fails soon if there is no leader: our own clients
+// then go to another node.
 func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
 	return n.coordinate(ctx, op, func(ctx context.Context, try func(context.Context) ([]kv.Result, error)) ([]kv.Result, error) {
 		return try(ctx)
 	})
 }
 
-// CoordinateAwaitingLeader is Coordinate that waits for a leader as long as Consul's clients need it.
+// CoordinateAwaitingLeader is like Coordinate, but waits for a leader as long as Consul's clients need.
 func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Result, error) {
 	return n.coordinate(ctx, op, UntilLeader[[]kv.Result])
 }
 
-// coordinate performs an operation if its sender may, which each try finds out anew.
+// coordinate performs an operation if its sender may, which each try checks again.
 func (n *Node) coordinate(ctx context.Context, op kv.Op, do func(context.Context, func(context.Context) ([]kv.Result, error)) ([]kv.Result, error)) (kv.Result, error) {
 	var deeds []deed
 	results, err := do(ctx, func(ctx context.Context) ([]kv.Result, error) {
@@ -46,8 +46,8 @@ func (n *Node) coordinate(ctx context.Context, op kv.Op, do func(context.Context
 	return result, err
 }
 
-// mayCoordinate refuses an operation that the principal of a context may not send. Where the decision rests on whose a session or
-// service is, which this node may not know yet, it catches up first.
+// mayCoordinate refuses an operation that a context's principal may not send. If the decision depends on the owner of
+// a session or service, which this node may not know yet, it catches up first.
 func (n *Node) mayCoordinate(ctx context.Context, op kv.Op) error {
 	needs := kv.Needs(op, StaleView(n.Service))
 	if n.access.asks() && n.restsOnOthers(op, needs) {
@@ -59,7 +59,7 @@ func (n *Node) mayCoordinate(ctx context.Context, op kv.Op) error {
 	return n.allow(ctx, needs...)
 }
 
-// restsOnOthers says whether needs depend on what is registered, or on a session that this node does not know.
+// restsOnOthers reports whether needs depend on registrations, or on a session that this node does not know.
 func (n *Node) restsOnOthers(op kv.Op, needs []access.Need) bool {
 	if once, is := op.(kv.Once); is {
 		op = once.Op
@@ -87,7 +87,7 @@ func (n *Node) onlyResult(ctx context.Context, results []kv.Result, err error) (
 	return results[0], nil
 }
 
-// Once makes op one that is performed once, if the call has an Idempotency-Key.
+// Once makes op an operation that is performed only once, if the call has an Idempotency-Key.
 func (c *Call) Once(op kv.Op) kv.Op {
 	keys := c.R.Header["Idempotency-Key"]
 	if len(keys) == 0 {
@@ -103,18 +103,18 @@ func (c *Call) Once(op kv.Op) kv.Op {
 // NewUUID draws a random UUID (RFC 9562, version 4), in lower case.
 func NewUUID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// FenceHeader has the token of the acquisition that holds; 0: there is no holder.
+// FenceHeader holds the token of the acquisition in force, or 0 without a holder.
 const FenceHeader = "X-Rollcall-Fence"
 
-// LabelFence names the token of an acquisition in a response's header.
+// LabelFence puts the token of an acquisition into a response's header.
 func LabelFence(header http.Header, token kv.Index) {
 	header.Set(FenceHeader, strconv.FormatUint(uint64(token), 10))
 }
 
-// SessionsWeight is what all sessions take in a response.
+// SessionsWeight returns the size of all sessions in a response.
 func SessionsWeight(v *kv.View) func() int { return func() int { return 1024 * v.SessionCount() } }

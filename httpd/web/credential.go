@@ -13,10 +13,10 @@ type credentialError struct{ text string }
 
 func (e *credentialError) Error() string { return e.text }
 
-// unknownCredential is of tokens that are not there, and of secrets that are not the token's: nobody learns which.
+// unknownCredential covers both missing tokens and wrong secrets: nobody learns which it was.
 var unknownCredential = &credentialError{"the token is not known here: it was revoked, or its secret was exchanged, or it never was"}
 
-// credentialOf is the credential that a request has; "": none. Several must be equal.
+// credentialOf returns a request's credential, or "". If there are several, they must be equal.
 func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
 	found := func(credential string) {
 		switch {
@@ -53,9 +53,9 @@ func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
 	return text, err
 }
 
-// LoginCookie names the cookie with the token of a login at the dashboard. It counts for the dashboard's pages only: what a
-// browser sends by itself must not be a credential for programs' routes. Over TLS browsers let no other host and no plain
-// connection set it, by its name (RFC 6265bis, 4.1.3.2).
+// LoginCookie names the cookie with the token of a dashboard login. It only works on the dashboard's pages: what a
+// browser sends on its own must not be a credential for programs' routes. Over TLS its name keeps other hosts and
+// plain connections from setting it (RFC 6265bis, 4.1.3.2).
 func LoginCookie(r *http.Request) string {
 	const name = "rollcall-login"
 	if r.TLS != nil {
@@ -64,8 +64,8 @@ func LoginCookie(r *http.Request) string {
 	return name
 }
 
-// ofAuthorization is the token in an Authorization field: a bearer token, or the password of a user of any name, which is what
-// clients make of http://user:password@host.
+// ofAuthorization returns the token in an Authorization field: a bearer token, or the password of a user of any name,
+// which is what clients make of http://user:password@host.
 func ofAuthorization(value string) (string, error) {
 	scheme, rest, _ := strings.Cut(value, " ")
 	switch rest = strings.TrimSpace(rest); {

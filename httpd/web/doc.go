@@ -1,5 +1,5 @@
-// Package web is what the routes of every API of a node share: how requests are read, what they may cost, how they read and
-// change the registry, and how errors become responses.
+// Package web is what the routes of every API of a node share: how requests are read, what they may cost, how they
+// read and change the registry, and how errors become responses.
 //
 // It serves no route itself. Its files, from the request to the response:
 //

@@ -13,17 +13,17 @@ import (
 // Refusal is an error together with the response to it.
 type Refusal struct {
 	Status    int
-	Text      string // for the client; "" where the protocol wants an empty response
-	MediaType string // of Text; "": plain text
+	Text      string // for the client; empty where the protocol wants an empty response
+	MediaType string // of Text; empty means plain text
 	Allow     string // the methods of the route, with 405
-	unknown   bool   // whether the write happened is not known
-	certain   bool   // it did not happen, with 500, which may mean anything else
+	unknown   bool   // it is unknown whether the write happened
+	certain   bool   // it did not happen, although 500 leaves that open
 	Retry     bool   // the same request may succeed soon
-	Index     string // where to go on after everything was fetched, with 410; in JSON only
+	Index     string // where to resume after fetching everything, with 410; in JSON only
 	Cause     error  // for the log
-	challenge bool   // the caller is to say who it is, with 401
-	denial    bool   // the caller is known, and may not
-	consul    string // Text for Consul's API, whose status is 403; "": they are as they are
+	challenge bool   // asks the caller to authenticate, with 401
+	denial    bool   // the caller is known, but may not do this
+	consul    string // Text for Consul's API with status 403; if empty, both stay as they are
 }
 
 // Error says what was wrong, for the log.
@@ -54,13 +54,13 @@ func Because(err error, why string) error {
 // BadRequest is a refusal with status 400.
 func BadRequest(text string) error { return &Refusal{Status: http.StatusBadRequest, Text: text} }
 
-// Unwrap returns what is not the client's business.
+// Unwrap returns the cause, which is not the client's business.
 func (r *Refusal) Unwrap() error { return r.Cause }
 
-// NotFound is empty on Eureka's routes: its clients decode whatever body they get.
+// NotFound has no text on Eureka's routes: its clients decode whatever body they get.
 var NotFound = &Refusal{Status: http.StatusNotFound}
 
-// statusError is an error of an API's own, with the status of the response; its text is for the client.
+// statusError is an API's own error with the status of the response; its text is for the client.
 type statusError interface {
 	error
 	Status() int
@@ -110,7 +110,7 @@ func RefusalOf(err error) Refusal {
 // notOffered is the text for a client that asks a node without consensus for more than the node can know.
 const notOffered = "consistency=linearizable and consistency=leader need a cluster with consensus (mode cp): each node of this one accepts writes by itself, and none can know what the others have acknowledged; ask for consistency=stale, which is the default here"
 
-// panicked is the text for an operation that has a defect of ours.
+// panicked is the text for an operation that hit a defect of ours.
 const panicked = "the operation panicked on this node, which is a defect, and nothing was changed: see the log of the node, and docs/runbooks/Panics.md"
 
 // unreadable is the text for an operation that the leader, which runs another build, does not know.
@@ -121,7 +121,7 @@ type Form uint8
 
 // The forms of the APIs.
 const (
-	EmptyForm  Form = iota // nothing but the status
+	EmptyForm  Form = iota // only the status
 	EurekaForm             // the protocol's text, if it has one
 	JSONForm               // {"error": "…"}
 	ConsulForm             // plain text, with the statuses that Consul's clients depend on
@@ -142,7 +142,7 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 		id = ""
 	}
 	if form == PageForm && n.ErrorPage != nil {
-		w.Header().Del("WWW-Authenticate") // a browser must not ask for a password by itself: the page says how to log in
+		w.Header().Del("WWW-Authenticate") // keeps browsers from asking for a password: the page says how to log in
 		n.ErrorPage(w, r, f.Status, jsonText(f, err))
 		return
 	}
@@ -156,7 +156,7 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 		}
 	case JSONForm:
 		body, f.MediaType = jsonError(f, err, id), "application/json"
-	} // clients of Eureka and Consul know the others by their words, and find the id in the header
+	} // clients of Eureka and Consul recognize the other statuses by their words, and find the id in the header
 	if body == "" {
 		w.WriteHeader(f.Status)
 		return
@@ -167,7 +167,7 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 	w.Header().Set("Content-Type", f.MediaType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(f.Status)
-	_, _ = w.Write([]byte(body)) // a client that went away is no error
+	_, _ = w.Write([]byte(body)) // not an error: the client went away
 }
 
 func (f Refusal) headers(header http.Header) {
@@ -186,7 +186,7 @@ func (f Refusal) headers(header http.Header) {
 	switch {
 	case f.challenge:
 		header.Set("WWW-Authenticate", `Basic realm="rollcall"`)
-	case f.denial: // Eureka's 403 has no text, and a server's that keeps its lists back looks the same
+	case f.denial: // Eureka's 403 has no text, and would look like a server's that withholds its lists
 		header.Set("WWW-Authenticate", `Bearer realm="rollcall", error="insufficient_scope"`)
 	}
 	if f.Status == http.StatusRequestEntityTooLarge {
@@ -197,7 +197,8 @@ func (f Refusal) headers(header http.Header) {
 
 const unknownText = "it is not known whether the operation took effect; read before trying again"
 
-// jsonError words an error for our own API, with the id of the request, if one is given; what is not the client's business stays in the log.
+// jsonError words an error for our own API, with the id of the request, if given; what is not the client's business
+// stays in the log.
 func jsonError(f Refusal, err error, id string) string {
 	fields := map[string]string{"error": jsonText(f, err)}
 	if f.Index != "" {
@@ -206,11 +207,11 @@ func jsonError(f Refusal, err error, id string) string {
 	if id != "" {
 		fields["request"] = id
 	}
-	encoded, _ := json.Marshal(fields) // strings always encode
+	encoded, _ := json.Marshal(fields) // cannot fail: strings always encode
 	return string(encoded)
 }
 
-// jsonText is the sentence of an error for our own API and for people.
+// jsonText returns an error's sentence for our own API and for people.
 func jsonText(f Refusal, err error) string {
 	switch {
 	case f.Text != "":
@@ -237,7 +238,7 @@ func consulFailure(err error) Refusal {
 		f.Status, f.Text, f.challenge = http.StatusForbidden, f.consul, false
 	case f.Text != "":
 		if _, above := errors.AsType[*registry.LevelError](err); above || f.Status == http.StatusServiceUnavailable {
-			f.Status = http.StatusInternalServerError // a lock holder would give up
+			f.Status = http.StatusInternalServerError // otherwise a lock holder would give up
 		}
 	case f.unknown:
 		f.Text = unknownText
@@ -251,7 +252,7 @@ func consulFailure(err error) Refusal {
 	return f
 }
 
-// WriteError is the error of an Apply with its outcome: a wait that ended says nothing about the effect, unless it ended
+// WriteError adds the outcome to the error of an Apply: an expired wait says nothing about the effect, unless it ended
 // before anything was proposed.
 func WriteError(err error) error {
 	if errors.Is(err, registry.ErrGivenUp) {
@@ -263,7 +264,8 @@ func WriteError(err error) error {
 	return err
 }
 
-// errRevoked refuses an operation whose sender lost the token meanwhile, errNarrowed one whose sender's roles changed.
+// errRevoked refuses an operation whose sender has lost the token since, errNarrowed one whose sender's roles have
+// changed.
 var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found: " + unknownCredential.text}
 
 var errNarrowed = &Refusal{Status: http.StatusForbidden, Text: narrowed, consul: narrowed, denial: true}

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// failures bounds how many failed credentials of one address (of IPv6: /64) get a response of their own: failBurst at once, and
-// failRate a second. Good credentials are never refused for the bad ones of a neighbor. The zero value is ready.
+// failures bounds how many failed credentials from one address (for IPv6: /64) get a response of their own: failBurst
+// at once, and failRate a second. Good credentials are never refused because of a neighbor's bad ones. The zero value
+// is ready.
 type failures struct {
 	mu    sync.Mutex
 	spent map[netip.Prefix]spent
@@ -16,7 +17,8 @@ type failures struct {
 const (
 	failRate  = 10.0
 	failBurst = 20.0
-	// failKept is how many addresses are remembered; beyond it those are forgotten that have nothing to pay back.
+	// failKept is how many addresses are remembered; beyond it the addresses with nothing left to pay back are
+	// forgotten.
 	failKept = 10_000
 )
 
@@ -25,10 +27,10 @@ type spent struct {
 	at    time.Time
 }
 
-// left is what is still to be paid back.
+// left returns what remains to be paid back.
 func (s spent) left(now time.Time) float64 { return max(s.tries-failRate*now.Sub(s.at).Seconds(), 0) }
 
-// admit says whether an address may have failed once more.
+// admit reports whether an address may fail once more.
 func (f *failures) admit(from netip.Addr) bool {
 	prefix := NetworkOf(from)
 	now := time.Now()
@@ -48,7 +50,7 @@ func (f *failures) admit(from netip.Addr) bool {
 	return true
 }
 
-// forget drops the addresses that have paid back, or if none has, all.
+// forget drops the addresses that have paid back, or all of them if none has.
 func (f *failures) forget(now time.Time) {
 	for prefix, s := range f.spent {
 		if s.left(now) == 0 {

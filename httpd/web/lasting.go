@@ -12,18 +12,17 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// A decision lasts as long as what it was based on: the tables, which every change replaces, the mode
-// included, and the credential, which may expire. Two things rely on it: heartbeats on one connection, which
-// are not judged again while it lasts, and calls that wait, which end with it.
+// A decision lasts as long as its basis: the tables, the mode included, which every change replaces, and the
+// credential, which may expire. Two things rely on it: heartbeats on one connection, which are not judged again while
+// it lasts, and calls that wait, which end with it.
 
-// Standing is what was decided about the heartbeats on one connection while they have the same credential. The
-// zero Standing is that of a connection about which nothing was decided; a nil one stays so. For one
-// goroutine.
+// Standing is the decision about the heartbeats on one connection while they have the same credential. The zero
+// Standing belongs to a connection without a decision; a nil one never gets one. For one goroutine.
 type Standing struct {
 	by   tables
-	ends int64           // when the credential ends by itself, ms since the epoch; 0: never
-	ctx  context.Context // in which heartbeats are performed; nil: nothing was decided
-	app  string          // the last one of which a heartbeat was allowed
+	ends int64           // when the credential expires, ms since the epoch; 0 means never
+	ctx  context.Context // context of the heartbeats; nil without a decision
+	app  string          // the last one that a heartbeat was allowed for
 }
 
 // renews reports whether an earlier decision allows a heartbeat. For the same application it only compares.
@@ -40,39 +39,38 @@ func (n *Node) renews(s *Standing, by tables, app string) bool {
 	return true
 }
 
-// keep remembers who sent a heartbeat that was allowed.
+// keep remembers the sender of an allowed heartbeat.
 func (s *Standing) keep(by tables, app string, ctx context.Context) {
 	if s != nil {
 		*s = Standing{by: by, ends: PrincipalOf(ctx).ends, ctx: ctx, app: app}
 	}
 }
 
-// judgeEvery is how often calls that wait are judged again. A revocation must be in force within a second.
+// judgeEvery is how often waiting calls are judged again. A revocation must take effect within a second.
 const judgeEvery = 250 * time.Millisecond
 
-// held are the calls of a node that wait.
+// held holds a node's waiting calls.
 type held struct {
 	node *Node
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	calls map[*heldCall]struct{}
-	by    tables // by which they were judged; the zero value, if not all were by the same
-	ends  int64  // when the first of their credentials ends, ms since the epoch; 0: none does
-	looks bool   // a timer runs that looks at them
+	by    tables // that judged them; the zero value if they differ between calls
+	ends  int64  // when the first of their credentials expires, ms since the epoch; 0 means never
+	looks bool   // a timer that looks at them is running
 }
 
-// heldCall is a call that waits.
+// heldCall is a waiting call.
 type heldCall struct {
 	asked     context.Context // of the request
-	principal *Principal      // nil: nobody
+	principal *Principal      // nil if anonymous
 	needs     []access.Need
 	end       context.CancelCauseFunc
 }
 
-// Hold takes one of the places of watchers. ctx is the request's. It also ends at shutdown, and when the
-// caller may no longer make the call, see EndedBy; done gives the place back. Hold drops the rest of the body,
-// which would stay in memory as long as the call waits: over HTTP/2 up to 1 MiB for each connection, which no
-// limit counts.
+// Hold takes one of the watchers' places. ctx is the request's; it also ends at shutdown, and when the caller may no
+// longer make the call, see EndedBy; done gives the place back. Hold drops the rest of the body, which would stay in
+// memory as long as the call waits: over HTTP/2 up to 1 MiB per connection, which no limit counts.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
 	if err := c.ignoreRest(); err != nil {
 		return nil, nil, err
@@ -124,7 +122,7 @@ func (h *held) leave(c *heldCall) {
 	delete(h.calls, c)
 }
 
-// look judges the calls again if anything has changed, as long as there are any.
+// look judges the calls again if anything has changed, for as long as any are waiting.
 func (h *held) look() {
 	now := h.node.access.tables()
 	due := h.due(now, h.node.World.Now().UnixMilli())
@@ -135,7 +133,7 @@ func (h *held) look() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range due { // a secret that is exchanged has an end since then
+	for _, c := range due { // a rotated secret now has an end
 		h.ends = sooner(h.ends, c.principal.lasts())
 	}
 	if h.looks = len(h.calls) > 0; h.looks {
@@ -143,7 +141,8 @@ func (h *held) look() {
 	}
 }
 
-// due are the calls to be judged by other tables, or at a moment (ms since the epoch) when a credential has ended.
+// due returns the calls that were judged by other tables, or whose credential has expired at wall (ms since the
+// epoch).
 func (h *held) due(now tables, wall int64) (all []*heldCall) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,9 +169,9 @@ func (n *Node) judge(c *heldCall) error {
 	return n.allow(ctx, c.needs...)
 }
 
-// StillAllowed decides again, by the roles and tokens of now, whether the call may see a state that it has waited for:
-// that state may have a revocation that this node did not know before. Calls that have changed something do not ask it:
-// they are not refused any more.
+// StillAllowed decides again, by the current roles and tokens, whether the call may see a state that it has waited
+// for: that state may include a revocation that this node did not know before. Calls that have changed something do
+// not use it: they are past being refused.
 func (c *Call) StillAllowed() error {
 	if c.node.access.tables() == c.by {
 		return nil
@@ -182,12 +181,12 @@ func (c *Call) StillAllowed() error {
 		return err
 	}
 	if c.principal != nil && again.principal != nil {
-		c.principal.policy.Store(again.principal.policy.Load()) // of what else the response may show
+		c.principal.policy.Store(again.principal.policy.Load()) // for what else the response may show
 	}
 	return nil
 }
 
-// AllowedByNewest decides by the newest roles and tokens. It is for changes that stand in no log, where those would decide.
+// AllowedByNewest decides by the newest roles and tokens. It is for changes outside the log, where Apply would decide.
 func (c *Call) AllowedByNewest() error {
 	if c.Err != nil || c.node.AccessMode() != access.On || c.principal == Administrator {
 		return c.Err
@@ -198,10 +197,10 @@ func (c *Call) AllowedByNewest() error {
 	return c.StillAllowed()
 }
 
-// lateDenial is the refusal of an operation that this node has allowed, and the newest roles and tokens do not.
+// lateDenial refuses an operation that this node allowed, but the newest roles and tokens do not.
 func (n *Node) lateDenial(ctx context.Context) error {
 	if _, err := n.Newest(ctx); err != nil {
-		return errRevoked // as far as this node can tell
+		return errRevoked // as far as this node knows
 	}
 	if _, err := n.access.again(PrincipalOf(ctx)); err != nil {
 		return errRevoked
@@ -209,7 +208,7 @@ func (n *Node) lateDenial(ctx context.Context) error {
 	return errNarrowed
 }
 
-// again is the principal with the roles of now.
+// again returns the principal with its current roles.
 func (a *control) again(p *Principal) (*Principal, error) {
 	if p == nil || p.all {
 		return p, nil
@@ -217,7 +216,7 @@ func (a *control) again(p *Principal) (*Principal, error) {
 	return a.principal(p.Accessor, p.hash)
 }
 
-// lasts returns when the principal's credential expires, ms since the epoch; 0: never.
+// lasts returns when the principal's credential expires, ms since the epoch, or 0 for never.
 func (p *Principal) lasts() int64 {
 	if p == nil {
 		return 0

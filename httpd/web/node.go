@@ -17,21 +17,21 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Node is what the routes of every API share: the registry, what is known of the cluster, and the bounds that all
-// requests have together. Safe for concurrent use.
+// Node is what the routes of every API share: the registry, what is known of the cluster, and the bounds on all
+// requests together. Safe for concurrent use.
 type Node struct {
 	Config
 	Started  time.Time
-	Draining atomic.Bool // every response is the last one of its connection: the node shuts down
+	Draining atomic.Bool // the node is shutting down: every response is the last on its connection
 	Watches  *Watches
-	// ErrorPage shows an error to a person; r is nil if it is not known what was asked for. Set before requests come.
+	// ErrorPage shows an error to a person; r is nil if it is unknown what was asked for. Set before requests come.
 	ErrorPage func(w http.ResponseWriter, r *http.Request, status int, text string)
 
 	logged      logged // calls that failed or were slow
 	access      *control
 	accessKnown atomic.Bool // see knowsAccess
 	held        held        // calls that wait
-	budget      budget      // of the memory of requests under way
+	budget      budget      // for the memory of requests under way
 	shared      *sharedDocuments
 	limits      atomic.Pointer[Limits]
 	responses   atomic.Pointer[pool]
@@ -41,34 +41,34 @@ type Node struct {
 	acts        *prometheus.CounterVec // by act
 }
 
-// pool is the bytes of the budget that responses may take.
+// pool holds the bytes of the budget that responses may take.
 type pool struct {
 	*semaphore.Weighted
 	size int64
 }
 
-// Config is what a Node is made of. Every field without a remark must be set.
+// Config is what NewNode needs. Every field without a remark must be set.
 type Config struct {
-	World        *world.World // nil: the machine's
+	World        *world.World // nil means the machine's
 	Service      registry.Service
 	Cluster      Cluster
-	Coordination kv.Service // nil: the node has no consensus
-	// Cut is how long a Eureka server may be silent before its link counts as cut; nil: nothing is replicated.
+	Coordination kv.Service // nil if the node has no consensus
+	// Cut returns how long a Eureka server may be silent before its link counts as cut; nil if nothing is replicated.
 	Cut func(server string) time.Duration
-	// Name is the name of this node, Datacenter that of its datacenter; Version that of the program.
-	// They are shown, nothing more.
+	// Name is the name of this node, Datacenter that of its datacenter, and Version the program's. They are only
+	// shown.
 	Name, Datacenter, Version string
-	WithoutConsensus          bool // each node decides by itself, and there is no leader
+	WithoutConsensus          bool // each node decides on its own, without a leader
 	Reads                     EurekaReads
 	Limits                    Limits
 	Access                    AccessConfig
-	Audit                     *audit.Log    // nil: nothing is recorded
-	ConnectionLife            time.Duration // within which connections over TLS end by themselves
+	Audit                     *audit.Log    // nil if nothing is recorded
+	ConnectionLife            time.Duration // time limit of connections over TLS
 	Log                       *slog.Logger
 	Metrics                   prometheus.Registerer
 }
 
-// NewNode starts nothing.
+// NewNode makes a Node. It starts nothing.
 func NewNode(c Config) *Node {
 	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders), shared: newSharedDocuments(c.Metrics)}
 	n.SetLimits(c.Limits)
@@ -87,7 +87,7 @@ func NewNode(c Config) *Node {
 	return n
 }
 
-// yesOrNo is a gauge that is 1 while something holds, and else 0.
+// yesOrNo returns a gauge that is 1 while holds returns true, and else 0.
 func yesOrNo(name, help string, holds func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 		if holds() {
@@ -97,15 +97,15 @@ func yesOrNo(name, help string, holds func() bool) prometheus.Collector {
 	})
 }
 
-// Used is how many watches there are, and how many bytes the requests under way take.
+// Used returns the number of watches, and the bytes that the requests under way take.
 func (n *Node) Used() (watchers, inFlightBytes int64) {
 	return n.Watches.running.Load(), n.budget.taken.Load()
 }
 
-// Limits are those of now.
+// Limits returns the current limits.
 func (n *Node) Limits() *Limits { return n.limits.Load() }
 
-// SetLimits replaces the limits. They hold for what comes from now on; what is under way ends by those that it began with.
+// SetLimits replaces the limits. They apply from now on; requests under way end by the limits that they began with.
 func (n *Node) SetLimits(l Limits) {
 	before := n.limits.Swap(&l)
 	n.Watches.limit.Store(int64(l.Watchers))
@@ -120,7 +120,7 @@ func (n *Node) SetLimits(l Limits) {
 	}
 }
 
-// ClusterNow is what this node knows of its cluster, with its own part filled in.
+// ClusterNow returns what this node knows of its cluster, with its own part filled in.
 func (n *Node) ClusterNow(ctx context.Context) api.Status {
 	s := n.Cluster.Status(ctx)
 	health := n.Service.Health()
@@ -134,8 +134,8 @@ func (n *Node) ClusterNow(ctx context.Context) api.Status {
 
 // Cluster is what this node knows about the nodes of its cluster.
 type Cluster interface {
-	// Status answers from memory where it can; the context bounds its calls to other nodes. Fields that it
-	// cannot learn in time stay empty. ClusterNow fills in Node, Datacenter, Version, Ready and Quorum.
+	// Status answers from memory where it can; the context bounds its calls to other nodes. Fields that it cannot
+	// learn in time stay empty. ClusterNow fills in Node, Datacenter, Version, Ready and Quorum.
 	Status(ctx context.Context) api.Status
 }
 
@@ -149,7 +149,7 @@ type Limits struct {
 	InstancesInApp int   `key:"limits.instances-in-app" default:"10000" min:"1" help:"most instances of one application; a new one above it is answered 429"`
 	Watchers       int   `key:"limits.watchers" default:"10000" min:"1" help:"most watches of programs at a time, long polls included; a further one is answered 503. Pages of the dashboard have a tenth as many streams beside them"`
 
-	// Those of the listener, see NewConnections.
+	// Limits of the listener, see NewConnections.
 	Connections int `key:"limits.connections" default:"10000" min:"1" help:"most HTTP connections at a time; a further one takes the place of the one idle for longest, of the address that holds most"`
 	PerAddress  int `key:"limits.connections-per-address" min:"0" help:"most HTTP connections of one address (of IPv6: /64), which a balancer or NAT is too; a further one takes the place of its longest idle one; 0: any number"`
 }
@@ -161,7 +161,7 @@ func NewCounters(reg prometheus.Registerer, name, help string, labels ...string)
 	return c
 }
 
-// StaleView is what this node has, which a Service always has; nil only if it breaks that promise.
+// StaleView returns this node's own view, which a Service always has; nil only if it breaks that promise.
 func StaleView(s registry.Service) *registry.View {
 	v, err := s.View(context.Background(), registry.Stale)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 const (
 	MaxURIBytes   = 2 << 10
 	MaxParams     = 32
-	MaxMetaParams = 256 // of the metadata route, whose parameters are data
+	MaxMetaParams = 256 // for the metadata route, whose parameters are data
 )
 
 // ErrURITooLong refuses a request line above MaxURIBytes, or above the bound of its API.
@@ -32,18 +32,17 @@ func CheckQuery(query string, limit int) error {
 	return nil
 }
 
-// Params is a sticky reader of a request's parameters: after one that cannot be read, Err says what is wrong with it, and
-// every further reading finds nothing. So what is read first is refused first.
+// Params is a sticky reader of a request's parameters: after the first unreadable one, Err says what is wrong with it,
+// and every further read finds nothing. So what is read first is refused first.
 type Params struct {
 	Raw string
 	Err error
 }
 
-// ParamsOf are the parameters of a request.
+// ParamsOf returns the parameters of a request.
 func ParamsOf(r *http.Request) Params { return Params{Raw: r.URL.RawQuery} }
 
-// param returns the first value of a parameter, without building a map of all. ok is false if there
-// is none.
+// param returns the first value of a parameter, without building a map of all. ok is false if it is missing.
 func param(query, name string) (value string, ok bool, err error) {
 	for query != "" {
 		var pair string
@@ -72,7 +71,7 @@ func UnescapeParam(text string) (string, error) {
 	return text, nil
 }
 
-// Refuse notes what is wrong with a parameter.
+// Refuse records what is wrong with a parameter.
 func (q *Params) Refuse(format string, args ...any) {
 	if q.Err == nil {
 		q.Err = BadRequest(fmt.Sprintf(format, args...))
@@ -87,7 +86,7 @@ func (q *Params) Lookup(name string) (value string, given bool) {
 	return value, given
 }
 
-// Text reads a parameter; "" if it is not given.
+// Text reads a parameter, or returns "" if it is not given.
 func (q *Params) Text(name string) string {
 	value, _ := q.Lookup(name)
 	return value
@@ -105,13 +104,14 @@ func (q *Params) All(name string) (values []string) {
 	return values
 }
 
-// Given says whether a parameter is there, with whatever value. Where the query cannot be read, another reading says so.
+// Given reports whether a parameter is there, with whatever value. A query that cannot be read is reported by another
+// read.
 func (q *Params) Given(name string) bool {
 	_, given, _ := param(q.Raw, name)
 	return given
 }
 
-// Number reads a number of 64 bits.
+// Number reads an unsigned 64-bit number.
 func (q *Params) Number(name string) (number uint64, given bool) {
 	text, given := q.Lookup(name)
 	if !given {
@@ -124,7 +124,7 @@ func (q *Params) Number(name string) (number uint64, given bool) {
 	return number, err == nil
 }
 
-// Duration reads a length of time between two bounds. wrong says which those are.
+// Duration reads a duration between two bounds. wrong is the text that states them.
 func (q *Params) Duration(name string, least, most time.Duration, wrong string) (d time.Duration, given bool) {
 	text, given := q.Lookup(name)
 	if !given {
@@ -138,7 +138,7 @@ func (q *Params) Duration(name string, least, most time.Duration, wrong string) 
 	return d, true
 }
 
-// Flag reads a parameter that is true or false; false if it is not given.
+// Flag reads a boolean parameter, or returns false if it is not given.
 func (q *Params) Flag(name string) bool {
 	word, given := q.Lookup(name)
 	if given && word != "true" && word != "false" {
@@ -147,7 +147,7 @@ func (q *Params) Flag(name string) bool {
 	return word == "true"
 }
 
-// Present reads a parameter that is true where it is given without a value.
+// Present reads a boolean parameter that is true if given without a value.
 func (q *Params) Present(name string) bool {
 	text, given := q.Lookup(name)
 	if !given || text == "" {
@@ -165,7 +165,7 @@ func (q *Params) ParseBool(word, wrong string, args ...any) bool {
 	return value
 }
 
-// LastDirty reads lastDirtyTimestamp, in ms; 0 if it is not given.
+// LastDirty reads lastDirtyTimestamp, in ms, or returns 0 if it is not given.
 func (q *Params) LastDirty() int64 {
 	text, given := q.Lookup("lastDirtyTimestamp")
 	if !given {
@@ -178,7 +178,7 @@ func (q *Params) LastDirty() int64 {
 	return dirty
 }
 
-// StatusValue reads the status in value; Unknown if it is not given and need not be.
+// StatusValue reads the status in value, or returns Unknown if it is not given and not required.
 func (q *Params) StatusValue(required bool) registry.Status {
 	word, given := q.Lookup("value")
 	if !given && !required {
@@ -204,14 +204,15 @@ func (q *Params) Consistency() (read registry.Consistency, given bool) {
 	return read, known
 }
 
-// Bounds of what an operator says of an act, in bytes.
+// Bounds of an operator's texts about an act, in bytes.
 const (
 	maxAuthor = 128
 	maxReason = 512
 )
 
-// By reads the author of an act and the reason. The author is the principal, and whom the caller names stands beside it. Of a
-// caller without a name, the author is whom the caller names, or else the caller's address: an act always has one.
+// By reads the author of an act and the reason. The author is the principal, with the name that the caller gives
+// beside it. For an anonymous caller the author is the name that it gives, or else its address: an act always has an
+// author.
 func (c *Call) By() (by registry.Act) {
 	named := c.actText("author", maxAuthor)
 	by.Reason = c.actText("reason", maxReason)

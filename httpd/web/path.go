@@ -7,12 +7,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
-// MaxNameBytes bounds every segment of a path, so application and instance names too.
+// MaxNameBytes bounds every segment of a path, and so application and instance names.
 const MaxNameBytes = naming.Max
 
-// CleanPath splits the escaped path, unescapes each segment and drops empty ones: clients send
-// "apps", "apps/" and "//apps" for the same thing and follow no redirect. An escaped slash stays
-// inside its segment. It returns the path in one form, for the router.
+// CleanPath splits the escaped path, unescapes each segment and drops empty ones: clients send "apps", "apps/" and
+// "//apps" for the same thing and follow no redirect. An escaped slash stays inside its segment. It returns the path
+// in one form, for the router.
 func CleanPath(u *url.URL) (*url.URL, error) {
 	var plain, escaped strings.Builder
 	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
@@ -37,8 +37,8 @@ func CleanPath(u *url.URL) (*url.URL, error) {
 	return &clean, nil
 }
 
-// checkName refuses what no name in a path may be. Names never touch a file system; dots are refused
-// all the same, because proxies resolve them.
+// checkName refuses text that cannot be a name in a path. Names never touch a file system; dots are refused all the
+// same, because proxies resolve them.
 func checkName(name string) error {
 	switch {
 	case name == "." || name == "..":
@@ -51,19 +51,19 @@ func checkName(name string) error {
 	return nil
 }
 
-// unescaped is a segment of a path that net/http or CleanPath has checked.
+// unescaped unescapes a segment that net/http or CleanPath has checked.
 func unescaped(segment string) string {
 	name, _ := url.PathUnescape(segment)
 	return name
 }
 
-// IsPage says whether a path, in the form of the routes, is one of the dashboard's.
+// IsPage reports whether a normalized path is one of the dashboard's.
 func IsPage(path string) bool {
 	return path == "/" || path == "/lastn" || path == "/ui" || strings.HasPrefix(path, "/ui/")
 }
 
-// FormOfPath is how a path's API words errors when no route was found for it: Eureka's clients get
-// nothing, because they decode whatever they get.
+// FormOfPath returns how a path's API words errors when no route was found for it: Eureka's clients get no text,
+// because they decode whatever they get.
 func FormOfPath(path string) Form {
 	switch {
 	case strings.HasPrefix(path, "/v1/rollcall/"):

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Sizes in bytes of pieces.
+// Sizes of pieces in bytes.
 const (
-	fullPiece = 32 << 10 // what is collected before it is written
-	maxPiece  = 64 << 10 // what is written at once, under one time limit
+	fullPiece = 32 << 10 // collected before it is written
+	maxPiece  = 64 << 10 // written at once, under one time limit
 )
 
 var pieces = sync.Pool{New: func() any {
@@ -20,9 +20,8 @@ var pieces = sync.Pool{New: func() any {
 	return &b
 }}
 
-// StreamWriter collects what a watcher is sent and writes it in pieces, each with a time limit of its
-// own: the server's limit for a whole response means nothing to one that has no end. A buffer is held
-// only while there is something to send.
+// StreamWriter collects what a watcher is sent and writes it in pieces, each with its own time limit: the server's
+// limit for a whole response is useless for an endless one. A buffer is held only while there is something to send.
 type StreamWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -32,7 +31,7 @@ type StreamWriter struct {
 	Slow    bool // a piece took longer than Pace.Slow
 }
 
-// NewStreamWriter collects what w is sent.
+// NewStreamWriter returns a writer that sends to w.
 func NewStreamWriter(w http.ResponseWriter, p Pace) *StreamWriter {
 	if resp := responseUnder(w); resp != nil {
 		resp.Waited = true
@@ -48,16 +47,16 @@ func (o *StreamWriter) TakeBuffer() {
 	}
 }
 
-// Pause says that nothing will be sent for a while. A time limit would end a stream of HTTP/2 then,
-// and the server has set one for the request. A failure shows at the next write.
+// Pause announces that nothing will be sent for a while. The request's time limit, set by the server, would end an
+// HTTP/2 stream then. A failure shows at the next write.
 func (o *StreamWriter) Pause() {
 	_ = o.control.SetWriteDeadline(time.Time{})
 	o.release()
 }
 
-// Finish leaves net/http its time to end the response.
+// Finish gives net/http time to end the response.
 func (o *StreamWriter) Finish() {
-	_ = o.control.SetWriteDeadline(time.Now().Add(o.pace.Cut)) // else the connection has broken
+	_ = o.control.SetWriteDeadline(time.Now().Add(o.pace.Cut)) // fails only if the connection has broken
 	o.release()
 }
 
@@ -70,7 +69,7 @@ func (o *StreamWriter) release() {
 	o.pooled, o.Buf = nil, nil
 }
 
-// Full says that what was collected is to be written.
+// Full reports whether enough was collected for a write.
 func (o *StreamWriter) Full() bool { return len(o.Buf) >= fullPiece }
 
 // Flush writes what was collected. It fails when the reader took nothing for pace.cut, or went away.
@@ -106,14 +105,13 @@ func (o *StreamWriter) piece(p []byte) error {
 	return err
 }
 
-// ErrReadsNothing: a watcher was cut off.
+// ErrReadsNothing means that a watcher was cut off.
 var ErrReadsNothing = errors.New("the watcher read nothing")
 
-// PieceLimit is how long a client may take for a piece of a response. The whole may take any time.
+// PieceLimit is how long a client may take to read a piece of a response. The whole may take any time.
 const PieceLimit = 30 * time.Second
 
-// pieceWriter gives each write a time limit of its own: the server's limit for a whole response is for
-// short ones.
+// pieceWriter gives each write its own time limit: the server's limit for a whole response is meant for short ones.
 type pieceWriter struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -128,6 +126,6 @@ func NewPieceWriter(w http.ResponseWriter) *pieceWriter {
 // Write implements io.Writer.
 func (p *pieceWriter) Write(piece []byte) (int, error) {
 	p.Begun = true
-	_ = p.control.SetWriteDeadline(time.Now().Add(PieceLimit)) // else the connection has broken
+	_ = p.control.SetWriteDeadline(time.Now().Add(PieceLimit)) // fails only if the connection has broken
 	return p.w.Write(piece)
 }

@@ -17,19 +17,19 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Principal is who makes a call. A nil *Principal is a caller without a credential.
+// Principal is the identified sender of a call. A nil *Principal is a caller without a credential.
 type Principal struct {
-	Name     string // of the token, for people, the history and the audit
-	Accessor string // of the token; "": there is none
-	Via      string // by what the principal is known: token, file, admin.sock
+	Name     string // the token's name, for people, the history and the audit
+	Accessor string // the token's; empty without a token
+	Via      string // how the principal is known: token, file, admin.sock
 	policy   atomic.Pointer[access.Policy]
-	judged   order.Index       // revision of the cluster's table; 0: another one says so, or nothing is refused
+	judged   order.Index       // revision of the cluster's table; 0 if another table decides, or nothing is refused
 	hash     [sha256.Size]byte // of the token's text
-	ends     int64             // when the token, or this secret, expires; ms since the epoch, 0: never
+	ends     int64             // when the token, or this secret, expires; ms since the epoch, 0 for never
 	all      bool              // everything is allowed
 }
 
-// Administrator is who comes by the socket in a node's data directory: who owns that owns the data.
+// Administrator is the caller over the socket in a node's data directory: whoever owns that directory owns the data.
 var Administrator = &Principal{Name: "admin.sock", Via: "admin.sock", all: true}
 
 func (p *Principal) sender() access.Sender {
@@ -41,25 +41,25 @@ func (p *Principal) sender() access.Sender {
 
 // AccessConfig is what access control needs of a node.
 type AccessConfig struct {
-	World *world.World // nil: the machine's; NewNode sets it
-	// Floor is the mode of this node at least; the cluster's may be stricter. Unset: off.
+	World *world.World // nil means the machine's; NewNode sets it
+	// Floor is the minimum mode of this node; the cluster's may be stricter. Unset means off.
 	Floor access.Mode
-	// TokenInQuery: a token may stand in the URL, as ?token=.
+	// TokenInQuery allows a token in the URL, as ?token=.
 	TokenInQuery bool
-	// Cluster is the id that the texts of tokens are checked with; nil: "".
+	// Cluster returns the id that the texts of tokens are checked with; nil means "".
 	Cluster func() string
-	// Table is the cluster's roles and tokens, as this node knows them; File those of a file. Nil, or a nil
-	// table: there are none. What does not change stays the same table: by that, decisions are made again or
-	// not. Both are called often.
+	// Table returns the cluster's roles and tokens as this node knows them; File those of a file. Both may be nil, or
+	// return nil, for none. An unchanged table must be the same pointer: that is how decisions know whether to be made
+	// again. Both are called often.
 	Table, File func() *access.Table
-	// FileFailure says why the file is not in force as it is now, or returns "". Nil: there is no file.
+	// FileFailure says why the file is not in force in its current form, or returns "". Nil without a file.
 	FileFailure func() string
-	// Lacks says in words which protection the node does without that other machines reach, in a mode. Nil: it
+	// Lacks says in words which protection the node lacks in a mode although other machines can reach it. Nil if it
 	// lacks nothing.
 	Lacks func(access.Mode) []string
 }
 
-// control decides what becomes of a node's calls.
+// control decides which of a node's calls are allowed.
 type control struct {
 	AccessConfig
 	denials   *prometheus.CounterVec
@@ -75,7 +75,7 @@ func newControl(c AccessConfig, reg prometheus.Registerer) *control {
 	}
 }
 
-// tables are the cluster's roles and tokens, and those of the file; nil: there are none.
+// tables returns the cluster's roles and tokens, and those of the file; each may be nil.
 func (c AccessConfig) tables() (of tables) {
 	for i, table := range []func() *access.Table{c.Table, c.File} {
 		if table != nil {
@@ -85,7 +85,7 @@ func (c AccessConfig) tables() (of tables) {
 	return of
 }
 
-// Mode is the one in force: the stricter of the node's and the cluster's.
+// Mode returns the mode in force: the stricter of the node's and the cluster's.
 func (c AccessConfig) Mode() access.Mode {
 	m := max(c.Floor, access.Off)
 	for _, t := range c.tables() {
@@ -96,7 +96,7 @@ func (c AccessConfig) Mode() access.Mode {
 	return m
 }
 
-// asks says whether anything is asked of anybody.
+// asks reports whether callers are asked for anything.
 func (c AccessConfig) asks() bool { return c.Mode() != access.Off }
 
 func (a *control) cluster() string {
@@ -106,7 +106,7 @@ func (a *control) cluster() string {
 	return a.Cluster()
 }
 
-// identify returns who sent a request, or nil if it has no credential.
+// identify returns the sender of a request, or nil if it has no credential.
 func (a *control) identify(r *http.Request) (*Principal, error) {
 	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
 		return p, nil
@@ -122,7 +122,7 @@ func (a *control) identify(r *http.Request) (*Principal, error) {
 	return a.principal(accessor, hash)
 }
 
-// principal is who has a token.
+// principal returns the holder of a token.
 func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
 	now := a.World.Now().UnixMilli()
 	wrong := unknownCredential
@@ -143,11 +143,11 @@ func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal
 	return nil, wrong
 }
 
-// tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
+// tables are the cluster's roles and tokens, and the file's, that one decision was based on.
 type tables [2]*access.Table
 
-// holders returns who has a token by each of them, or nil. A token that the cluster has revoked is not good by
-// the file either.
+// holders returns the holder of a token by each table, or nil. A token that the cluster has revoked is not good by the
+// file either.
 func (t tables) holders(accessor string) (all [2]*access.Holder) {
 	for i, table := range t {
 		if table != nil {
@@ -160,7 +160,7 @@ func (t tables) holders(accessor string) (all [2]*access.Holder) {
 	return all
 }
 
-// endOf returns when the secret with a hash expires, in ms since the epoch; 0: never.
+// endOf returns when the secret with a hash expires, in ms since the epoch, or 0 for never.
 func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
 	for _, s := range t.Secrets {
 		if s.Hash == hash {
@@ -180,12 +180,12 @@ func sooner(a, b int64) int64 {
 
 type administratorKey struct{}
 
-// AsAdministrator is the context of connections by the socket in the data directory.
+// AsAdministrator returns the context of connections over the socket in the data directory.
 func AsAdministrator(ctx context.Context) context.Context {
 	return context.WithValue(ctx, administratorKey{}, Administrator)
 }
 
-// PrincipalOf is who makes the call of a context, nil for nobody.
+// PrincipalOf returns the caller of a context, or nil if anonymous.
 func PrincipalOf(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
@@ -193,7 +193,7 @@ func PrincipalOf(ctx context.Context) *Principal {
 
 type principalKey struct{}
 
-// IsKnown says whether a request comes from somebody, where only those are served.
+// IsKnown reports whether a request comes from a known caller, where only those are served.
 func (n *Node) IsKnown(r *http.Request) bool {
 	if n.AccessMode() != access.On {
 		return true
@@ -202,7 +202,7 @@ func (n *Node) IsKnown(r *http.Request) bool {
 	return p != nil && err == nil
 }
 
-// Token returns the token that a principal came with, as it is now, or nil if there was none or it is gone.
+// Token returns the current state of the token that a principal came with, or nil if there was none or it is gone.
 func (n *Node) Token(p *Principal) *access.Token {
 	if p == nil {
 		return nil
@@ -213,7 +213,7 @@ func (n *Node) Token(p *Principal) *access.Token {
 	return nil
 }
 
-// Holder returns who has the token with an accessor, by the cluster or by the file, or nil.
+// Holder returns the holder of the token with an accessor, by the cluster or by the file, or nil.
 func (n *Node) Holder(accessor string) *access.Holder {
 	for _, h := range n.access.tables().holders(accessor) {
 		if h != nil {
@@ -223,7 +223,7 @@ func (n *Node) Holder(accessor string) *access.Holder {
 	return nil
 }
 
-// Grantee is the principals whose tokens have the same roles and parameter.
+// Grantee groups the principals whose tokens have the same roles and parameter.
 type Grantee struct {
 	*access.Policy
 	Names []string // of the principals
@@ -231,7 +231,7 @@ type Grantee struct {
 	table *access.Table
 }
 
-// RolesThat names the roles of a grantee that allow something by themselves.
+// RolesThat names the roles of a grantee that each suffice to allow something.
 func (g *Grantee) RolesThat(allow access.Need) []string {
 	return slices.DeleteFunc(slices.Clone(g.holds.Roles), func(name string) bool {
 		role := g.table.Role(name)
@@ -239,7 +239,7 @@ func (g *Grantee) RolesThat(allow access.Need) []string {
 	})
 }
 
-// Grantees returns those whose tokens are good now, the cluster's before the file's.
+// Grantees returns the holders of tokens that are good now, the cluster's before the file's.
 func (n *Node) Grantees() (all []*Grantee) {
 	known, now := map[*access.Policy]*Grantee{}, n.World.Now().UnixMilli()
 	for _, t := range n.access.tables() {
@@ -261,17 +261,17 @@ func (n *Node) Grantees() (all []*Grantee) {
 	return all
 }
 
-// ClusterID is what the texts of tokens are checked with.
+// ClusterID returns the id that the texts of tokens are checked with.
 func (n *Node) ClusterID() string { return n.access.cluster() }
 
-// NewSecret is the text of a new secret, of a token or (accessor "") of a new token.
+// NewSecret returns the text of a new secret, for a token or (accessor "") for a new token.
 func (n *Node) NewSecret(accessor string) string {
 	var random [access.RandomBytes]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // never fails
 	return access.NewText(random, accessor, n.ClusterID())
 }
 
-// addressOf is the address that a request comes from.
+// addressOf returns the address that a request comes from.
 func addressOf(r *http.Request) netip.Addr { return addressIn(r.RemoteAddr) }
 
 func addressIn(remote string) netip.Addr {
@@ -283,8 +283,8 @@ func addressIn(remote string) netip.Addr {
 	return addr.Unmap()
 }
 
-// NetworkOf returns the network that an address counts for: of IPv6 a /64, within which machines choose their
-// own addresses.
+// NetworkOf returns the network that an address counts towards: for IPv6 a /64, within which machines choose their own
+// addresses.
 func NetworkOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 32
@@ -295,5 +295,5 @@ func NetworkOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// anything is what every principal may do, but not a caller without a name.
+// anything is allowed to every principal, but not to an anonymous caller.
 var anything = access.Need{}

@@ -15,10 +15,10 @@ import (
 type FreshView struct {
 	*registry.View
 	read registry.Consistency
-	age  time.Duration // since this node was known to be current; for leader and stale reads
+	age  time.Duration // time since this node was known to be current; for leader and stale reads
 }
 
-// View is Read, with a label in the response's header that says how fresh the view is.
+// View is Read with a label in the response's header that says how fresh the view is.
 func (c *Call) View() FreshView {
 	v := c.Read()
 	if c.Err == nil {
@@ -27,7 +27,7 @@ func (c *Call) View() FreshView {
 	return v
 }
 
-// Newest is linearizable; without consensus, which offers no such reads, it is what this node has.
+// Newest returns a linearizable view; without consensus, which offers no such reads, it returns what this node has.
 func (n *Node) Newest(ctx context.Context) (FreshView, error) {
 	v, err := n.ViewAt(ctx, registry.Linearizable)
 	if errors.Is(err, registry.ErrNotOffered) {
@@ -36,7 +36,7 @@ func (n *Node) Newest(ctx context.Context) (FreshView, error) {
 	return v, err
 }
 
-// NewestOrStale is Newest, but does not wait for a quorum that is known to be gone.
+// NewestOrStale is Newest, but does not wait for a quorum that is known to be lost.
 func (n *Node) NewestOrStale(ctx context.Context) (FreshView, error) {
 	if n.Service.Health().Quorum {
 		v, err := n.Newest(ctx)
@@ -47,7 +47,7 @@ func (n *Node) NewestOrStale(ctx context.Context) (FreshView, error) {
 	return n.ViewAt(ctx, registry.Stale)
 }
 
-// ViewAt is a view as fresh as read says.
+// ViewAt returns a view as fresh as read says.
 func (n *Node) ViewAt(ctx context.Context, read registry.Consistency) (FreshView, error) {
 	v, age, err := ViewWithAge(ctx, n, n.Service.View, read)
 	return FreshView{View: v, read: read, age: age}, err
@@ -56,7 +56,7 @@ func (n *Node) ViewAt(ctx context.Context, read registry.Consistency) (FreshView
 // viewer shows one half of the state: instances, or sessions and keys.
 type viewer[V any] func(ctx context.Context, read registry.Consistency) (V, error)
 
-// ViewWithAge is a view of one half of the state. Its age was read before, so that no view is older than that.
+// ViewWithAge returns a view of one half of the state. The age is read first, so no view is older than it says.
 func ViewWithAge[V any](ctx context.Context, n *Node, view viewer[V], read registry.Consistency) (v V, age time.Duration, err error) {
 	health := n.Service.Health()
 	if read == registry.Stale && health.Unheard {
@@ -69,11 +69,11 @@ func ViewWithAge[V any](ctx context.Context, n *Node, view viewer[V], read regis
 	return v, health.Age, readError(err)
 }
 
-// errUnheard is the cause of a refusal of a stale read.
+// errUnheard is the cause of a stale read's refusal.
 var errUnheard = errors.New("this node has started, and has not caught up with a leader yet")
 
-// Known makes sure that this node has heard a leader since its start: before, what it has may lack everything. It waits as a
-// linearizable read does.
+// Known makes sure that this node has heard from a leader since its start: until then its state may lack anything. It
+// waits as a linearizable read does.
 func (n *Node) Known(ctx context.Context) error {
 	if KnowsUnheard(ctx) || !n.Service.Health().Unheard {
 		return nil
@@ -84,8 +84,8 @@ func (n *Node) Known(ctx context.Context) error {
 	return nil
 }
 
-// Find finds something in this node's state. That it is not there only a state says that has everything acknowledged
-// before, which costs a round trip in this case alone; without consensus, nobody can.
+// Find looks something up in this node's state. Only a state with everything acknowledged before proves that it is
+// missing, which costs a round trip in this case alone; without consensus, nothing can prove it.
 func Find[T any](ctx context.Context, n *Node, find func() *T) (*T, error) {
 	if found := find(); found != nil {
 		return found, nil
@@ -96,8 +96,8 @@ func Find[T any](ctx context.Context, n *Node, find func() *T) (*T, error) {
 	return find(), judgeRead(ctx)
 }
 
-// Label says in the response's header how fresh it is. index is that of the document sent, which may
-// be newer than the view.
+// Label puts the view's freshness into the response's header. index is that of the document sent, which may be newer
+// than the view.
 func (v FreshView) Label(header http.Header, index registry.Index) {
 	LabelFreshness(header, FormatIndex(v.Epoch(), index), v.read, v.age)
 }
@@ -136,7 +136,7 @@ func (c *Call) Read() (v FreshView) {
 	return v
 }
 
-// Epoch names the history that the indexes of this node belong to.
+// Epoch names the history that this node's indexes belong to.
 func (n *Node) Epoch() string {
 	if v := StaleView(n.Service); v != nil {
 		return v.Epoch()
@@ -144,22 +144,22 @@ func (n *Node) Epoch() string {
 	return ""
 }
 
-// EurekaReads says how fresh the reads of stock Eureka clients are, which cannot ask for it
-// themselves (setting reads.eureka).
+// EurekaReads says how fresh the reads of stock Eureka clients are, which cannot ask for it themselves (setting
+// reads.eureka).
 type EurekaReads string
 
 // The settings of reads.eureka.
 const (
-	// ReadsLinearizable, the default: 503 when there is no quorum; stock clients then go on with
-	// what they have.
+	// ReadsLinearizable, the default, responds with 503 without a quorum; stock clients then go on with what they
+	// have.
 	ReadsLinearizable EurekaReads = "linearizable"
-	// ReadsStaleWithoutQuorum: linearizable, and without a quorum what this node has, labelled stale.
+	// ReadsStaleWithoutQuorum is linearizable, but without a quorum shows what this node has, labelled stale.
 	ReadsStaleWithoutQuorum EurekaReads = "stale-without-quorum"
-	// ReadsStale: always what this node has.
+	// ReadsStale always shows what this node has.
 	ReadsStale EurekaReads = "stale"
 )
 
-// LeasesOf are the leases of one application; "": all.
+// LeasesOf returns the leases of one application, or of all if app is empty.
 func LeasesOf(v *registry.View, app string) iter.Seq[*registry.Lease] {
 	if app == "" {
 		return v.Leases()
@@ -176,7 +176,7 @@ func (n *Node) ViewAfterWrite(ctx context.Context) (FreshView, error) {
 	return n.NewestOrStale(EvenUnheard(ctx))
 }
 
-// readError is the error of a View with its outcome: a read that took too long found no leader.
+// readError adds the outcome to the error of a View: a read that took too long found no leader.
 func readError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errors.Join(registry.ErrNoLeader, err)
@@ -184,7 +184,7 @@ func readError(err error) error {
 	return err
 }
 
-// WeightOf is what leases take in a response, in bytes, about.
+// WeightOf returns the approximate size of leases in a response, in bytes.
 func WeightOf(leases iter.Seq[*registry.Lease]) (bytes int) {
 	for l := range leases {
 		bytes += l.Weight()
@@ -192,15 +192,15 @@ func WeightOf(leases iter.Seq[*registry.Lease]) (bytes int) {
 	return bytes
 }
 
-// leaderWait is how long Consul's API waits for a leader before it fails, and leaderPause the least
-// time between two tries. The library of Consul's clients gives a lock up at the first error.
+// leaderWait is how long Consul's API waits for a leader before it fails, and leaderPause the shortest time between
+// two tries. Consul's client library gives up a lock at the first error.
 const (
 	leaderWait  = 7 * time.Second
 	leaderPause = 50 * time.Millisecond
 )
 
-// UntilLeader tries until there is a leader, for up to leaderWait. A try that failed for want of a leader did
-// nothing, so it can be repeated.
+// UntilLeader tries until there is a leader, for up to leaderWait. A try that failed without a leader did nothing, so
+// it can be repeated.
 func UntilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
 	end := time.Now().Add(leaderWait)
 	if ctx.Value(soonKey{}) != nil {

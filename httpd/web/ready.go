@@ -1,18 +1,18 @@
 package web
 
-// Ready is what GET /readyz says of a node that lacks nothing.
+// Ready is the answer of GET /readyz on a node that lacks nothing.
 const Ready = "ready"
 
-// Part is what a node needs to be ready.
+// Part is something that a node needs to be ready.
 type Part struct {
 	Name  string
-	Lacks string // in words; "": nothing
+	Lacks string // in words; empty if nothing is missing
 }
 
-// Sentence is what GET /readyz says of a node that lacks the part.
+// Sentence is the answer of GET /readyz on a node that lacks the part.
 func (p Part) Sentence() string { return "not ready: " + p.Lacks }
 
-// NeededParts are what the node needs to be asked, and with writes to change something.
+// NeededParts returns what the node needs to serve reads, and with writes to serve changes.
 func (n *Node) NeededParts(writes bool) []Part {
 	health := n.Service.Health()
 	lacking := func(is bool, text string) string {
@@ -31,7 +31,8 @@ func (n *Node) NeededParts(writes bool) []Part {
 	return all
 }
 
-// Readiness says whether the node is ready, as GET /readyz does, and in a sentence what it lacks, for writes too.
+// Readiness reports whether the node is ready, as GET /readyz does, and says in a sentence what it lacks, for writes
+// too.
 func (n *Node) Readiness() (ready bool, sentence string) {
 	for _, p := range n.NeededParts(true) {
 		if p.Lacks != "" {

@@ -11,11 +11,11 @@ import (
 // RequestIDHeader names a request, in both directions.
 const RequestIDHeader = "X-Request-Id"
 
-// maxRequestID bounds the id that a caller gives, in bytes.
+// maxRequestID bounds an id given by a caller, in bytes.
 const maxRequestID = 128
 
-// RequestID is the caller's name of a request, if it is of at most 128 printable characters of ASCII without a space, and
-// otherwise one of ours.
+// RequestID returns the caller's name of a request, if it consists of at most 128 printable ASCII characters without a
+// space, and otherwise one of ours.
 func RequestID(r *http.Request) string {
 	if given := r.Header[RequestIDHeader]; len(given) == 1 && printable(given[0]) {
 		return given[0]
@@ -41,10 +41,10 @@ type Ended struct {
 	Status    int
 	Took      time.Duration
 	Waited    bool  // it waited for something to happen: a watch, or a blocking query
-	Err       error // that was responded to; nil: none
+	Err       error // behind the response; nil if none
 }
 
-// LogEnded logs calls that failed for a reason of ours, and calls that took long, once each.
+// LogEnded logs calls that failed because of us, and calls that took long, once each.
 func (n *Node) LogEnded(r *http.Request, e Ended) {
 	took := e.Took > slow && !e.Waited
 	if e.Route == "/readyz" && !took {
@@ -54,7 +54,7 @@ func (n *Node) LogEnded(r *http.Request, e Ended) {
 		return
 	}
 	if e.Status == http.StatusInternalServerError && e.Err != nil && RefusalOf(e.Err).Text != "" && !took {
-		return // Consul's word for what a client did wrong
+		return // Consul's status for a client's mistake
 	}
 	leftOut, ok := n.logged.admit(time.Now())
 	if !ok {
@@ -77,15 +77,15 @@ func (n *Node) LogEnded(r *http.Request, e Ended) {
 // mostLogged is how many calls are logged in a second: while there is no leader, each heartbeat fails.
 const mostLogged = 100
 
-// logged counts the calls that were logged in the second.
+// logged counts the calls logged in the current second.
 type logged struct {
 	mu      sync.Mutex
 	since   time.Time
 	count   int
-	leftOut int // since the last one that was logged
+	leftOut int // since the last logged one
 }
 
-// admit says whether a call may be logged, and how many were not since the last one.
+// admit reports whether a call may be logged, and how many were left out since the last logged one.
 func (l *logged) admit(now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,18 +14,18 @@ import (
 // MinCompressed is the size in bytes from which a response is worth compressing.
 const MinCompressed = 1 << 10
 
-// Respond sends a body that is complete, compressed if the client asked for it.
+// Respond sends a complete body, compressed if the client asked for it.
 func Respond(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	encode(body, WantsGzip(r)).send(w, status, contentType)
 }
 
-// encoded is a body as it is sent.
+// encoded is a body in the form in which it is sent.
 type encoded struct {
 	body []byte
 	gzip bool
 }
 
-// encode compresses a text if that is wanted and worth it.
+// encode compresses a text if that is wanted and worthwhile.
 func encode(text []byte, gzip bool) encoded {
 	if gzip && len(text) > MinCompressed {
 		return encoded{Compress(text), true}
@@ -46,12 +46,12 @@ func (e encoded) send(w http.ResponseWriter, status int, contentType string) {
 	SendBody(w, status, int64(len(e.body)), e.body)
 }
 
-// net/http gives a connection 4 KiB of a response at a time: a list of a few more makes two system calls, and its client, which
-// has nothing to do with the first 4 KiB, wakes up twice. To leave in one piece saves an eighth of what such a response costs
-// (docs/benchmarks.md).
+// net/http gives a connection 4 KiB of a response at a time: a slightly larger list takes two system calls, and wakes
+// its client, which can do nothing with the first 4 KiB, twice. Sending it in one piece saves an eighth of the cost of
+// such a response (docs/benchmarks.md).
 
-// A body of these sizes in bytes leaves in one piece with its header: a smaller one does anyway, and to copy a larger one is not
-// worth it.
+// A body of these sizes in bytes leaves in one piece with its header: a smaller one does anyway, and copying a larger
+// one does not pay.
 const (
 	leastWhole = 2 << 10
 	mostWhole  = 64 << 10
@@ -61,18 +61,18 @@ const (
 type Gatherer interface {
 	// Gather collects what is written from now on.
 	Gather()
-	// Send sends what was collected, and ends the collecting. If that fails, it closes the connection.
+	// Send sends what was collected, and stops collecting. If that fails, it closes the connection.
 	Send()
 }
 
-// SendBody sends the header and a body that is complete, of size bytes in all its parts.
+// SendBody sends the header and a complete body of size bytes in all its parts.
 func SendBody(w http.ResponseWriter, status int, size int64, parts ...[]byte) {
 	w.WriteHeader(status)
 	if resp, ok := w.(interface{ gatherer() Gatherer }); ok && size >= leastWhole && size <= mostWhole {
 		if g := resp.gatherer(); g != nil {
 			g.Gather()
 			defer g.Send()
-			defer func() { _ = http.NewResponseController(w).Flush() }() // a client that went away is no error
+			defer func() { _ = http.NewResponseController(w).Flush() }() // not an error: the client went away
 		}
 	}
 	for _, part := range parts {
@@ -82,9 +82,9 @@ func SendBody(w http.ResponseWriter, status int, size int64, parts ...[]byte) {
 	}
 }
 
-// gzipWriters are *gzip.Writer that wait for use.
+// gzipWriters holds idle *gzip.Writer values.
 var gzipWriters = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // cannot fail: the level is valid
 	return w
 }}
 
@@ -99,7 +99,7 @@ func Compress(text []byte) []byte {
 	return buf.Bytes()
 }
 
-// WriteGzip writes to w, as a gzip stream, what write writes. The stream does not end if write fails.
+// WriteGzip writes the output of write to w as a gzip stream. The stream does not end if write fails.
 func WriteGzip(w io.Writer, write func(io.Writer) error) error {
 	zipped := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(zipped)
@@ -107,11 +107,11 @@ func WriteGzip(w io.Writer, write func(io.Writer) error) error {
 	if err := write(zipped); err != nil {
 		return err
 	}
-	_ = zipped.Close() // a client that went away is no error
+	_ = zipped.Close() // not an error: the client went away
 	return nil
 }
 
-// WantsGzip says whether the client accepts gzip; a quality of 0 is a refusal.
+// WantsGzip reports whether the client accepts gzip; a quality of 0 is a refusal.
 func WantsGzip(r *http.Request) bool {
 	for _, line := range r.Header["Accept-Encoding"] {
 		for coding := range strings.SplitSeq(line, ",") {

@@ -11,23 +11,23 @@ import (
 type Response struct {
 	http.ResponseWriter
 	Route  string // its template; "none" until one matched
-	Status int    // 0 until the header was written
+	Status int    // 0 until the header is written
 	ID     string // of the request
 	Waited bool   // the response waited for something to happen
-	Err    error  // that it is the response to; nil: none
+	Err    error  // behind the response; nil if none
 
-	request *http.Request // that it is the response to
+	request *http.Request // that is responded to
 	call    Call          // of the route
 
-	budget     *budget // nil: there is none
-	chargeable int64   // bytes of it that may be taken when the request takes more
-	charged    int64   // bytes of it that the request takes
+	budget     *budget // nil without a budget
+	chargeable int64   // bytes of it that the request may still take when it grows
+	charged    int64   // bytes of it that the request has taken
 
-	pool     *semaphore.Weighted // nil: the response takes nothing of it
-	reserved int64               // bytes of it, which are charged to the budget, too
+	pool     *semaphore.Weighted // nil if the response takes nothing from it
+	reserved int64               // bytes of it, which also count against the budget
 }
 
-// NewResponse is a response that w writes, to a request that is charged to the node's budget.
+// NewResponse returns a response that writes to w, for a request that is charged to the node's budget.
 func (n *Node) NewResponse(w http.ResponseWriter, r *http.Request) *Response {
 	id := RequestID(r)
 	w.Header().Set(RequestIDHeader, id)
@@ -53,7 +53,7 @@ func (a *Response) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (a *Response) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// recordError keeps to which error w is the response, and returns the request; nil: a handler is called alone.
+// recordError records the error behind w's response, and returns the request, or nil if a handler is called alone.
 func recordError(w http.ResponseWriter, err error) *http.Request {
 	resp := responseUnder(w)
 	if resp == nil {
@@ -63,7 +63,7 @@ func recordError(w http.ResponseWriter, err error) *http.Request {
 	return resp.request
 }
 
-// responseUnder is the response that w writes; nil: a handler is called alone.
+// responseUnder returns the Response underneath w, or nil if a handler is called alone.
 func responseUnder(w http.ResponseWriter) *Response {
 	for {
 		switch of := w.(type) {
@@ -92,13 +92,13 @@ func (a *Response) Release() {
 // gathererOf is the key of a connection's Gatherer in its context.
 type gathererOf struct{}
 
-// WithGatherer is the context of a connection that can collect what is written to it.
+// WithGatherer returns the context of a connection that can collect what is written to it.
 func WithGatherer(ctx context.Context, g Gatherer) context.Context {
 	return context.WithValue(ctx, gathererOf{}, g)
 }
 
-// gatherer is the connection, if it can collect what is written to it; else nil. Over TLS, net/http may write to it from two
-// goroutines.
+// gatherer returns the connection if it can collect what is written to it, or nil. Over TLS, net/http may write to it
+// from two goroutines.
 func (a *Response) gatherer() Gatherer {
 	if a.request.TLS != nil {
 		return nil

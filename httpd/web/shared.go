@@ -12,44 +12,46 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// sharedPart is the part of limits.in-flight-bytes that finished documents may take beside what is under way.
+// sharedPart is the fraction of limits.in-flight-bytes that finished documents may take in addition to requests under
+// way.
 const sharedPart = 4
 
-// sharedDocuments keeps finished documents, each of one version of what it shows: all requests for it share one, also those
-// that wait while it is made. Those used last are kept.
+// sharedDocuments keeps finished documents, each of one version of what it shows: all requests for it share one,
+// including requests that wait while it is made. The most recently used ones are kept.
 type sharedDocuments struct {
 	most  atomic.Int64 // bytes
 	built prometheus.Counter
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	all   *simplelru.LRU
 	bytes int64 // see sharedDocument.size
 }
 
-// sharedOverhead is what a document takes beside its name and its body, about: names may be many, and bodies empty.
+// sharedOverhead is about what a document takes beside its name and its body: names may be many, and bodies empty.
 const sharedOverhead = 512
 
 // sharedKey names a document without its version.
 type sharedKey struct {
-	what string // unlike for all documents: paths and queries are
+	what string // differs between all documents: paths and queries do
 	gzip bool
 }
 
 // sharedDocument is a document, or the attempt to make it.
 type sharedDocument struct {
 	version  any
-	size     int64         // bytes; 0 while it is made
-	finished chan struct{} // closed when the others are set
+	size     int64         // bytes; 0 while it is being made
+	finished chan struct{} // closed when the other fields are set
 	encoded
 	err  error
-	left bool // the request that made it ended before: err says nothing to others
+	left bool // the request that made it ended early: err does not apply to others
 }
 
 func newSharedDocuments(metrics prometheus.Registerer) *sharedDocuments {
 	s := &sharedDocuments{built: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_http_shared_documents_built_total", Help: "Lists made or tried, each for all requests that ask for the same version of it.",
 	})}
-	s.all, _ = simplelru.NewLRU(math.MaxInt, func(_, d any) { s.bytes -= d.(*sharedDocument).size }) // the size is valid
+	// cannot fail: the size is valid
+	s.all, _ = simplelru.NewLRU(math.MaxInt, func(_, d any) { s.bytes -= d.(*sharedDocument).size })
 	metrics.MustRegister(s.built, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_http_shared_documents_bytes", Help: "Bytes of lists that are kept for the next request.",
 	}, s.kept))
@@ -62,7 +64,7 @@ func (s *sharedDocuments) kept() float64 {
 	return float64(s.bytes)
 }
 
-// get returns a document in a version, which build makes if it is not there.
+// get returns a version of a document, which build makes if it is missing.
 func (s *sharedDocuments) get(ctx context.Context, key sharedKey, version any, build func() (encoded, error)) (encoded, error) {
 	for {
 		d, mine := s.join(key, version)
@@ -80,7 +82,7 @@ func (s *sharedDocuments) get(ctx context.Context, key sharedKey, version any, b
 	}
 }
 
-// join returns the document in a version; mine: it was not there, and the caller makes it.
+// join returns a version of the document; mine means that it was missing, and the caller must make it.
 func (s *sharedDocuments) join(key sharedKey, version any) (d *sharedDocument, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,12 +92,13 @@ func (s *sharedDocuments) join(key sharedKey, version any) (d *sharedDocument, m
 		}
 		s.all.Remove(key)
 	}
-	d = &sharedDocument{version: version, finished: make(chan struct{}), left: true} // if build panics, too
+	// left stays true if build panics
+	d = &sharedDocument{version: version, finished: make(chan struct{}), left: true}
 	s.all.Add(key, d)
 	return d, true
 }
 
-// make makes a document and keeps it, unless that failed or another version has taken its place.
+// make makes a document and keeps it, unless that failed or another version has replaced it.
 func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocument, build func() (encoded, error)) {
 	var made encoded
 	err := errNotMade
@@ -105,7 +108,7 @@ func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocu
 		defer close(d.finished)
 		d.encoded, d.err, d.left = made, err, ctx.Err() != nil || errors.Is(err, errNotMade)
 		size := int64(len(made.body)+len(key.what)) + sharedOverhead
-		if now, _ := s.all.Get(key); now != any(d) { // which makes it the one used last
+		if now, _ := s.all.Get(key); now != any(d) { // Get also marks it as the most recently used
 			return
 		}
 		if err != nil || size > s.most.Load() {
@@ -121,11 +124,11 @@ func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocu
 	s.built.Inc()
 }
 
-// errNotMade stays if a build panics.
+// errNotMade remains if a build panics.
 var errNotMade = errors.New("the document was not made")
 
-// RespondShared sends a document that is the same for all requests for what in a version. build makes it; weight is how many bytes
-// of the registry it shows, about.
+// RespondShared sends a document that is the same for all requests for one version of what. build makes it; weight
+// returns about how many bytes of the registry it shows.
 func (c *Call) RespondShared(what string, version any, contentType string, weight func() int, build func() ([]byte, error)) (any, error) {
 	key := sharedKey{what: what, gzip: WantsGzip(c.R)}
 	e, err := c.node.shared.get(c.R.Context(), key, version, func() (encoded, error) {

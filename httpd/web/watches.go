@@ -22,19 +22,19 @@ type Watches struct {
 	life    context.Context // done when the node shuts down
 	stop    context.CancelFunc
 	running atomic.Int64
-	pages   atomic.Int64 // streams of the dashboard's pages, which have places of their own
+	pages   atomic.Int64 // streams of the dashboard's pages, which have their own places
 
 	mu   sync.Mutex
-	held map[*http.Request]time.Time // the requests of the watches, since when
+	held map[*http.Request]time.Time // the requests of the watches, and since when
 }
 
 // Watcher is a program that watches an application.
 type Watcher struct {
-	Agent, From string // what it calls itself, and its address
+	Agent, From string // its name for itself, and its address
 	Since       time.Time
 }
 
-// Of are the programs that watch one application, those first that have watched for longest. Pages of the dashboard do not count.
+// Of returns the programs that watch one application, longest first. Pages of the dashboard do not count.
 func (w *Watches) Of(app string) (all []Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +47,7 @@ func (w *Watches) Of(app string) (all []Watcher) {
 	return all
 }
 
-// watchedApp is the application that a watch names, by a parameter of our own API or in a path of Consul's.
+// watchedApp returns the application that a watch names, by a parameter of our own API or in a path of Consul's.
 func watchedApp(r *http.Request) string {
 	for _, path := range []string{"/v1/health/service/", "/v1/catalog/service/"} {
 		if name, is := strings.CutPrefix(r.URL.Path, path); is {
@@ -60,8 +60,8 @@ func watchedApp(r *http.Request) string {
 
 // Pace is how fast watchers are sent to, and how fast they must read.
 type Pace struct {
-	Gap   time.Duration // at least so much between two sends to one watcher: what changes meanwhile goes together
-	Quiet time.Duration // after so long without an event a stream says where it is
+	Gap   time.Duration // shortest time between two sends to one watcher: changes in between are sent together
+	Quiet time.Duration // after this time without an event a stream sends its position
 	Slow  time.Duration // a write that takes longer marks a reader as too slow
 	Cut   time.Duration // a write that takes longer cuts the reader off
 }
@@ -79,11 +79,12 @@ func newWatches(reg prometheus.Registerer) *Watches {
 // EndAll ends all watches and refuses new ones.
 func (w *Watches) EndAll() { w.stop() }
 
-// pagesShare is the part of limits.watchers that streams of pages have beside those of programs: a tenth, and one at least.
+// pagesShare is the divisor of limits.watchers for streams of pages, whose places come on top of those of programs: a
+// tenth, and at least one.
 const pagesShare = 10
 
-// admit takes one of the places of watchers, or of those of pages. ctx is the request's, and ends at shutdown or by end, too; done gives the
-// place back.
+// admit takes one of the places of watchers, or of pages. ctx is the request's, and also ends at shutdown or by end;
+// done gives the place back.
 func (w *Watches) admit(r *http.Request) (ctx context.Context, end context.CancelCauseFunc, done func(), err error) {
 	if w.life.Err() != nil {
 		return nil, nil, nil, fmt.Errorf("watch: %w", registry.ErrClosed)

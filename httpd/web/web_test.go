@@ -29,10 +29,10 @@ func newShared(most int64) *sharedDocuments {
 	return s
 }
 
-// sizeOf is what documents take that have so many bytes of names and bodies.
+// sizeOf returns the size of documents with a total of bytes of names and bodies.
 func sizeOf(documents, bytes int) int { return documents*sharedOverhead + bytes }
 
-// text is a build of a document.
+// text returns a build function for a document.
 func text(body string) func() (encoded, error) {
 	return func() (encoded, error) { return encoded{body: []byte(body)}, nil }
 }
@@ -76,7 +76,7 @@ func TestSharedDocumentsThatWereNotUsedForLongestGo(t *testing.T) {
 	expect.Equal(t, int(s.kept()), sizeOf(2, 10), "bytes after a document that has no place")
 }
 
-// A newer version may be asked for while an older one is made: each gets its own.
+// A newer version may be requested while an older one is being made: each gets its own.
 func TestSharedDocumentOfANewerVersionDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(1000)
@@ -113,7 +113,7 @@ func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
 		expect.Equal(t, testutil.ToFloat64(s.built), 1, "tries for ten requests")
 		s.wants(t, "list", 1, text("well"), "well")
 	})
-	synctest.Test(t, func(t *testing.T) { // a client that goes away says nothing of the document
+	synctest.Test(t, func(t *testing.T) { // a client that goes away says nothing about the document
 		s := newShared(1000)
 		ctx, leave := context.WithCancel(t.Context())
 		go func() {
@@ -137,7 +137,7 @@ func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
 	})
 }
 
-// An act that is not in the list is counted from 1 on, which no rate shows.
+// An act missing from the list would be counted from 1 on, which no rate shows.
 func TestActsThatAreRecordedAreCountedFromTheBeginning(t *testing.T) {
 	named := regexp.MustCompile(`(?:\.Did\(|\badd\(|\bdoes :?= )"([a-z_]+)"`)
 	files := append(need.Got(filepath.Glob("../own/*.go"))(t), "audit.go")
@@ -151,8 +151,8 @@ func TestActsThatAreRecordedAreCountedFromTheBeginning(t *testing.T) {
 	need.That(t, found > 15, "%d acts were found", found)
 }
 
-// FuzzCredential reads credentials from whatever headers and query there are: one that is found stands in the request, and no
-// error repeats it.
+// FuzzCredential reads credentials from arbitrary headers and queries: a credential that is found occurs in the
+// request, and no error repeats it.
 func FuzzCredential(f *testing.F) {
 	f.Add("", "Basic b3JkZXJzOnJjdF94", "", "token=rct_x", true)
 	f.Add("rct_x", "Bearer rct_x", "bearer rct_y", "", false)
@@ -179,7 +179,8 @@ func FuzzCredential(f *testing.F) {
 	})
 }
 
-// TestLoginCookieOverTLSIsOfThisHostAlone: browsers keep its name from others (RFC 6265bis, 4.1.3.2).
+// TestLoginCookieOverTLSIsOfThisHostAlone: browsers protect cookies of this name from other hosts (RFC 6265bis,
+// 4.1.3.2).
 func TestLoginCookieOverTLSIsOfThisHostAlone(t *testing.T) {
 	for from, want := range map[string]string{"http://node/": "rollcall-login", "https://node/": "__Host-rollcall-login"} {
 		expect.Equal(t, LoginCookie(httptest.NewRequest(http.MethodGet, from, nil)), want, "the cookie of a login at %s:", from)

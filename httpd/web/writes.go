@@ -43,12 +43,12 @@ func (n *Node) CountOperation(op registry.Op, origin registry.Origin, outcome st
 	n.operations.WithLabelValues(registry.Operations.Name(op), from, outcome).Inc()
 }
 
-// renewals are the counters of renewals by outcome, the most frequent operation, which are looked up once.
+// renewals are the counters by outcome of renewals, the most frequent operation, which are looked up once.
 type renewals struct {
 	client, peer [renewOutcomes]prometheus.Counter
 }
 
-// renewOutcomes are those that a renewal can have.
+// renewOutcomes is the number of outcomes that a renewal can have.
 const renewOutcomes = int(registry.Refused) + 1
 
 func newRenewals(operations *prometheus.CounterVec) (r renewals) {
@@ -71,10 +71,11 @@ func (n *Node) CountRenewal(origin registry.Origin, outcome registry.Outcome) {
 // contactEvery is how often a contact with a Eureka server is recorded, ms of lease clock.
 const contactEvery = 1000
 
-// Perform applies operations of a request in order, as one unit of work. An operation from a Eureka server also
-// shows that its link is alive, which is recorded with it.
+// Perform applies a request's operations in order, as one unit of work. An operation from a Eureka server also shows
+// that its link is alive, which is recorded with it.
 //
-// The principal of the context must be allowed to do each of them; what servers replicate, to exchange with their datacenter.
+// The context's principal must be allowed to do each of them; for operations that servers replicate, to exchange with
+// their datacenter.
 func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	if err := n.allow(ctx, n.needsOf(origin, ops)...); err != nil {
 		return nil, err
@@ -93,15 +94,15 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 	return results[1:], nil
 }
 
-// PerformAllowed is Perform of a client's operations that were allowed by other rights than their own, so that Apply
-// does not judge them again but by the token itself.
+// PerformAllowed performs a client's operations that were allowed by other rights than their own needs: Apply then
+// only checks the token itself again.
 func (n *Node) PerformAllowed(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	by := access.SenderOf(ctx)
 	by.Judged = 0
 	return n.performAll(access.As(ctx, by), ops)
 }
 
-// performAll applies operations of a client, and records them.
+// performAll applies a client's operations, and records them.
 func (n *Node) performAll(ctx context.Context, ops []registry.Op) ([]registry.Result, error) {
 	deeds := n.deedsIn(ctx, registry.FromClient, ops)
 	results, err := n.Service.Apply(ctx, registry.FromClient, ops...)
@@ -109,8 +110,9 @@ func (n *Node) performAll(ctx context.Context, ops []registry.Op) ([]registry.Re
 	return results, err
 }
 
-// PerformAwaitingLeader performs one operation of a client on the catalog, and waits for a leader as long as Consul's clients need it.
-// Each try finds out anew whether the client may: meanwhile another's can be what the operation names by its id.
+// PerformAwaitingLeader performs one operation of a client on the catalog, and waits for a leader as long as Consul's
+// clients need. Each try checks again whether the client may: the id that the operation names may meanwhile be
+// another's.
 func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]registry.Result, error) {
 	var deeds []deed
 	results, err := UntilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
@@ -131,9 +133,10 @@ func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]reg
 	return results, err
 }
 
-// needsByID is what the sender of an operation on the catalog needs, by the newest state: what an id names there is replaced or
-// removed. A heartbeat, which does neither, is decided on by what this node has, if it knows the check. Nothing is needed for what
-// is not there, so it is not performed either: when it takes effect, another's may be there.
+// needsByID returns what the sender of an operation on the catalog needs, by the newest state: the operation replaces
+// or removes what an id names there. A heartbeat, which does neither, is judged by what this node has, if it knows the
+// check. If the id names nothing, nothing is needed, and the operation is not performed either: by the time it took
+// effect, the id could be another's.
 func (n *Node) needsByID(ctx context.Context, op registry.Op) (needs []access.Need, nothing bool, err error) {
 	if !n.access.asks() {
 		return nil, false, nil
@@ -152,14 +155,14 @@ func (n *Node) needsByID(ctx context.Context, op registry.Op) (needs []access.Ne
 	return needs, len(needs) == 0 && !registers, nil
 }
 
-// needsOf is what the sender of operations needs.
+// needsOf returns what the sender of operations needs.
 func (n *Node) needsOf(origin registry.Origin, ops []registry.Op) (all []access.Need) {
 	if !n.access.asks() {
 		return nil
 	}
 	if len(ops) == 1 {
 		if _, renews := ops[0].(registry.Renew); renews {
-			return nil // MayRenew has decided
+			return nil // decided by MayRenew
 		}
 	}
 	if origin.Replicated() {
@@ -172,8 +175,8 @@ func (n *Node) needsOf(origin registry.Origin, ops []registry.Op) (all []access.
 	return all
 }
 
-// contactIsDue says whether the last contact with a Eureka server, as this node knows it, is old.
-// Without replication it is never due.
+// contactIsDue reports whether the last contact with a Eureka server that this node knows of is old. Without
+// replication it is never due.
 func (n *Node) contactIsDue(server string) bool {
 	if n.Cut == nil {
 		return false
@@ -192,7 +195,7 @@ func (c *Call) Apply(origin registry.Origin, op registry.Op) (registry.Result, e
 	return c.node.CountResult(c.R.Context(), origin, op, results, err)
 }
 
-// CountResult is what came of one operation, after it was counted.
+// CountResult counts one operation and returns its result.
 func (n *Node) CountResult(
 	ctx context.Context, origin registry.Origin, op registry.Op, results []registry.Result, err error,
 ) (registry.Result, error) {
@@ -208,7 +211,7 @@ func (n *Node) CountResult(
 	return results[0], nil
 }
 
-// OutcomeOfError is the metrics' word for an Apply that failed.
+// OutcomeOfError returns the metrics' word for a failed Apply.
 func OutcomeOfError(err error) string {
 	switch {
 	case errors.Is(err, registry.ErrUnknownOutcome):
@@ -219,7 +222,7 @@ func OutcomeOfError(err error) string {
 	return "error"
 }
 
-// LabelWrite names the version of the registry that the write made, if it made one.
+// LabelWrite names the version of the registry that the write made, if any.
 func (n *Node) LabelWrite(header http.Header, result registry.Result) {
 	if result.Index == 0 {
 		return
@@ -229,11 +232,11 @@ func (n *Node) LabelWrite(header http.Header, result registry.Result) {
 	}
 }
 
-// CheckQuota refuses an instance that is new where there are too many.
+// CheckQuota refuses a new instance where there are too many.
 func (n *Node) CheckQuota(ctx context.Context, key registry.Key) error { return n.Quota(ctx)(key) }
 
-// Quota is CheckQuota for the instances of one call. It may be late by the registrations under way. A state that may lack
-// an instance refuses nothing: then the newest decides, which is read once.
+// Quota is CheckQuota for the instances of one call. It may lag by the registrations under way. A state that may lack
+// an instance refuses nothing: then the newest state, read once, decides.
 func (n *Node) Quota(ctx context.Context) func(registry.Key) error {
 	newest := sync.OnceValues(func() (FreshView, error) { return n.Newest(ctx) })
 	return func(key registry.Key) error {
@@ -261,11 +264,11 @@ func (n *Node) quotaIn(v *registry.View, key registry.Key) error {
 	return nil
 }
 
-// MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed. s is of its
-// connection, or nil.
+// MayRenew refuses a heartbeat that its sender may not send, and returns the context to perform it in. s belongs to
+// its connection, or is nil.
 func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *Standing) (context.Context, error) {
 	if origin.Replicated() || strings.Contains(r.URL.RawQuery, "token=") {
-		s = nil // the credential is not that of the connection alone
+		s = nil // the credential does not come from the connection alone
 	}
 	by := n.access.tables()
 	if n.renews(s, by, app) {
