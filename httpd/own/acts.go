@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// override is PUT /v1/rollcall/apps/{app}/{id}/override: setStatus with an author, a reason and perhaps an
-// end: at a time, or (drain) when the instance is started again.
+// override is PUT /v1/rollcall/apps/{app}/{id}/override: setStatus with an author, a reason and optionally an end: at
+// a time, or (drain) when the instance is started again.
 func (c call) override() (any, error) {
 	op := registry.SetOverride{Key: c.Key(), Status: c.StatusValue(true), For: c.length(false), By: c.By(), Drain: c.Flag("drain")}
 	if op.Drain && (op.Status != registry.OutOfService || op.For > 0) {
@@ -25,7 +25,7 @@ func (c call) endOverride() (any, error) {
 	return c.act(registry.DeleteOverride{Key: c.Key(), Fallback: c.StatusValue(false), By: c.By()})
 }
 
-// quarantine is PUT /v1/rollcall/apps/{app}/{id}/quarantine: out of every list for a time.
+// quarantine is PUT /v1/rollcall/apps/{app}/{id}/quarantine: it hides an instance from every list for a time.
 func (c call) quarantine() (any, error) {
 	return c.act(registry.Quarantine{Key: c.Key(), For: c.length(true), By: c.By()})
 }
@@ -35,8 +35,8 @@ func (c call) endQuarantine() (any, error) {
 	return c.act(registry.Quarantine{Key: c.Key(), By: c.By()})
 }
 
-// act performs an operator's act on an instance. The response to an act that changes nothing has the version
-// of the registry in which what it asks for already holds.
+// act performs an operator's act on an instance. The response to an act that changes nothing has a version of the
+// registry in which what the act asks for already holds.
 func (c call) act(op registry.Op) (any, error) {
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err
@@ -63,7 +63,7 @@ func (c call) act(op registry.Op) (any, error) {
 	return api.Acted{App: key.App, ID: key.ID, Index: done.String(), Nothing: nothing}, nil
 }
 
-// endsAct reports whether an operation ends an act, which may not be there.
+// endsAct reports whether an operation ends an act, which may not exist.
 func endsAct(op registry.Op) bool {
 	if q, ok := op.(registry.Quarantine); ok {
 		return q.For == 0
@@ -72,13 +72,13 @@ func endsAct(op registry.Op) bool {
 	return ok
 }
 
-// Bounds of how long an act may hold.
+// Bounds of an act's duration.
 const (
 	minFor = time.Second
 	maxFor = 7 * 24 * time.Hour
 )
 
-// length reads how long an act holds, in ms; 0 if it is neither given nor required.
+// length reads how long an act holds, in ms, or returns 0 if it is neither given nor required.
 func (c call) length(required bool) int64 {
 	wrong := fmt.Sprintf("for must be a duration from %v to %vh, like 30m", minFor, maxFor.Hours())
 	d, given := c.Duration("for", minFor, maxFor, wrong)

@@ -88,7 +88,8 @@ func TestEndOfAnActThatIsNotThereSaysSo(t *testing.T) {
 				{"DELETE", "", true, 200, `"index"`},
 				{"DELETE", "", true, 404, "is not registered"},
 			} {
-				if level == codec.Oldest && row.removed { // what waits is told from what does not by the rules of level 3
+				// instances that wait are only distinguished from the others by the rules of level 3
+				if level == codec.Oldest && row.removed {
 					break
 				}
 				if row.removed && row.status == 200 {
@@ -194,7 +195,7 @@ func TestActThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 	}
 }
 
-// An operator's act is never taken for something that another server did before.
+// An operator's act is never mistaken for an earlier one of another server.
 func TestActBelongsToThisServerWhateverTheHeaderSays(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
@@ -246,7 +247,7 @@ func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 	})
 }
 
-// Quarantined instances count against the limits, and may register again where they are reached.
+// Quarantined instances count against the limits, and may register again once the limits are reached.
 func TestQuarantinedInstancesCountForTheQuota(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{InstancesTotal: 1}}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")}, registry.Quarantine{Key: httpdtest.KeyOf("i1"), For: 60_000, By: ops})
@@ -330,7 +331,7 @@ func TestPruneNeedsItsParameter(t *testing.T) {
 	expect.Equal(t, n.Newest().Total(), 6, "instances are left:")
 }
 
-// members is an httpd.Members that answers every removal alike and remembers the names.
+// members is an httpd.Members that gives every removal the same answer and remembers the names.
 type members struct {
 	err     error
 	removed []string

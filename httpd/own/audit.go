@@ -13,13 +13,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Bounds of how many records of the audit are shown.
+// Bounds of how many audit records are shown.
 const (
 	defaultRecords = 100
 	maxRecords     = 10_000
 )
 
-// recordBytes is what a record takes in a response, about.
+// recordBytes is about what a record takes in a response.
 const recordBytes = 512
 
 // audit is GET /v1/rollcall/audit: what this node has recorded.
@@ -54,7 +54,7 @@ func (c call) audit() (any, error) {
 	return api.Audit{Node: c.Name, Records: records}, nil
 }
 
-// since reads the moment from which on records are wanted: so long ago, or a time.
+// since reads the time from which on records are wanted: a duration ago, or a time.
 func (c call) since() time.Time {
 	text := c.Text("since")
 	if text == "" {

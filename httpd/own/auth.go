@@ -23,13 +23,13 @@ func (c call) authStatus() (any, error) {
 	return s, nil
 }
 
-// errByFile is the response of a node whose roles and tokens are those of a file.
+// errByFile is the response of a node whose roles and tokens come from a file.
 var errByFile = &web.Refusal{
 	Status: http.StatusNotImplemented,
 	Text:   "without consensus (mode ap) roles and tokens are those of the file that auth.file names: edit it on each node",
 }
 
-// table is the cluster's roles and tokens.
+// table returns the cluster's roles and tokens.
 func (c call) table() (*access.Table, error) {
 	if c.Coordination == nil {
 		return nil, errByFile
@@ -54,7 +54,8 @@ func (c call) changeAccess(op access.Change) error {
 	if result.Refusal != "" {
 		return &web.Refusal{Status: http.StatusConflict, Text: result.Refusal}
 	}
-	// Who is answered may use it here at once. That this node cannot catch up now does not undo what was done.
+	// Once answered, the caller may rely on the change here. If this node cannot catch up now, that does not undo the
+	// change.
 	_, _ = c.Coordination.View(c.R.Context(), registry.Linearizable)
 	return nil
 }
@@ -101,7 +102,7 @@ func (c call) getRole() (any, error) {
 	return shownRole(r), nil
 }
 
-// role is the one that a path names.
+// role returns the role that a path names.
 func (c call) role() (*access.Role, error) {
 	if _, err := c.table(); err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (c call) deleteRole() (any, error) {
 	return shownRole(r), nil
 }
 
-// decodeStrictly reads an object with known fields alone.
+// decodeStrictly reads an object and refuses unknown fields.
 func decodeStrictly(body []byte, to any, like string) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -193,13 +194,13 @@ func (c call) createToken() (any, error) {
 	return c.created(k, secret, access.Change{Create: []*access.Token{k}})
 }
 
-// bootstrap is POST /v1/rollcall/auth/bootstrap: the first operator, once for each cluster.
+// bootstrap is POST /v1/rollcall/auth/bootstrap: it makes the first operator, once for each cluster.
 func (c call) bootstrap() (any, error) {
 	k, secret := c.newToken()
 	return c.created(k, secret, access.Founding(k))
 }
 
-// newToken is the token that a body asks for.
+// newToken returns the token that a body asks for.
 func (c call) newToken() (k *access.Token, secret string) {
 	given := web.Decode(c.Call, c.Limits().IgnoredBytes, func(body []byte) (r api.TokenRequest, err error) {
 		if len(body) == 0 {
@@ -216,7 +217,7 @@ func (c call) newToken() (k *access.Token, secret string) {
 		expires = c.World.Now().Add(after).UnixMilli()
 	}
 	secret = c.NewSecret("")
-	accessor, hash, _ := access.Parse(secret, c.ClusterID()) // it was just made
+	accessor, hash, _ := access.Parse(secret, c.ClusterID()) // cannot fail: it was just made
 	return &access.Token{
 		Accessor: accessor, Name: given.Name, Roles: given.Roles, App: given.App, Secrets: []access.Secret{{Hash: hash}}, Expires: expires,
 		By: c.callerName(),
@@ -243,7 +244,7 @@ func (c call) created(k *access.Token, secret string, op access.Change) (any, er
 	return api.NewToken{Token: c.shownToken(k), Secret: secret}, nil
 }
 
-// token is the one that a path names.
+// token returns the token that a path names.
 func (c call) token() (*access.Token, error) {
 	if _, err := c.table(); err != nil {
 		return nil, err
@@ -259,10 +260,11 @@ func (c call) token() (*access.Token, error) {
 	return h.Token, nil
 }
 
-// maxGrace bounds how long two secrets are good.
+// maxGrace bounds how long two secrets are good at once.
 const maxGrace = 90 * 24 * time.Hour
 
-// rotateToken is POST /v1/rollcall/auth/tokens/{accessor}/rotate: another secret, and for a time the old one, too.
+// rotateToken is POST /v1/rollcall/auth/tokens/{accessor}/rotate: it makes another secret, and keeps the old one for a
+// time.
 func (c call) rotateToken() (any, error) {
 	k, err := c.token()
 	if err != nil {

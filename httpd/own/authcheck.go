@@ -15,8 +15,8 @@ import (
 // maxRefused bounds the rows of a check of permissions.
 const maxRefused = 1000
 
-// checkAccess is GET /v1/rollcall/auth/check: what is registered and would be refused by the roles as they are now,
-// whatever the mode.
+// checkAccess is GET /v1/rollcall/auth/check: the registrations that the current roles would refuse, whatever the
+// mode.
 func (c call) checkAccess(v web.FreshView) (any, error) {
 	a := api.AuthCheck{VIPs: []api.RefusedVIP{}, Checks: []api.RefusedCheck{}}
 	c.checkVIPs(v.View, &a)
@@ -24,7 +24,7 @@ func (c call) checkAccess(v web.FreshView) (any, error) {
 	return a, c.R.Context().Err()
 }
 
-// addRefused appends a row, or counts it.
+// addRefused appends a row, or only counts it if there are too many.
 func addRefused[T any](to *[]T, row T, more *int) {
 	if len(*to) == maxRefused {
 		*more++
@@ -33,7 +33,7 @@ func addRefused[T any](to *[]T, row T, more *int) {
 	*to = append(*to, row)
 }
 
-// checkVIPs finds the VIPs of applications that some of those who may register these may not register.
+// checkVIPs finds the VIPs of applications that some principals who may register these applications may not register.
 func (c call) checkVIPs(v *registry.View, found *api.AuthCheck) {
 	others := map[[2]string]bool{} // applications with a VIP each
 	for l := range v.All() {
@@ -53,7 +53,7 @@ func (c call) checkVIPs(v *registry.View, found *api.AuthCheck) {
 	}
 }
 
-// checkProbes finds the checks that their tokens do not allow, but for those that name a host: the leader judges these.
+// checkProbes finds the checks that their tokens do not allow, except those that name a host: the leader judges these.
 func (c call) checkProbes(v *registry.View, found *api.AuthCheck) {
 	judge := func(checks []*catalog.Check, s *catalog.Service, i *registry.Instance) {
 		for _, check := range checks {

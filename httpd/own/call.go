@@ -14,13 +14,13 @@ import (
 type Config struct {
 	// Moved says how an instance changed its address while it had a lease, or returns "".
 	Moved   func(registry.Key) string
-	Members Members // nil: the nodes cannot be changed here
-	Upgrade Upgrade // nil: the node does not say which levels it writes
-	Debug   Debug   // nil: the node makes no bundles
-	Peers   Peers   // nil: nothing is replicated
-	// Snapshots is nil where there are none.
+	Members Members // nil if the nodes cannot be changed here
+	Upgrade Upgrade // nil if the node does not say which levels it writes
+	Debug   Debug   // nil if the node makes no bundles
+	Peers   Peers   // nil if nothing is replicated
+	// Snapshots is nil where snapshots are not offered.
 	Snapshots  Snapshots
-	JudgeProbe web.ProbeJudge // nil: this node runs no checks
+	JudgeProbe web.ProbeJudge // nil if this node runs no checks
 	// LogLevel is nil where the log's level cannot be changed.
 	LogLevel LogLevel
 }
@@ -34,7 +34,7 @@ type Own struct {
 	bundling sync.Mutex             // held while a bundle is made
 	resets   *prometheus.CounterVec // watchers that had to fetch everything, by reason
 
-	peersUnknown atomic.Bool // the last question for the state of the peers failed, which was logged once
+	peersUnknown atomic.Bool // set after a failed question for the state of the peers, which is logged once
 }
 
 // call is a call of our own API.
@@ -47,7 +47,7 @@ type endpoint func(c call) (document any, err error)
 
 type route web.Route[call]
 
-// New starts nothing.
+// New makes the API. It starts nothing.
 func New(n *web.Node, c Config) *Own {
 	o := &Own{Node: n, config: c}
 	o.events = web.NewCounters(n.Metrics, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and responses of long polls.").WithLabelValues()

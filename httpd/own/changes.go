@@ -13,15 +13,15 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// errForeign: a position belongs to another history than this node's. Fetch everything.
+// errForeign means that a position belongs to another history than this node's. Fetch everything.
 var errForeign = errors.New("index of another history")
 
-// maxRead bounds what a changeReader returns at once, in changes: what a watcher holds in memory while it is
-// sent to.
+// maxRead bounds what a changeReader returns at once, in changes: it limits the memory that a watcher holds while it
+// is sent to.
 const maxRead = 2048
 
-// changeReader reads the change list for one watcher. It has no queue of its own: what it did not read yet
-// stays in the change list, which has each instance once, however far the watcher is behind.
+// changeReader reads the change list for one watcher. It has no queue of its own: unread changes stay in the change
+// list, which holds each instance once, however far behind the watcher is.
 type changeReader struct {
 	service registry.Service
 	which   registry.Selector
@@ -29,9 +29,9 @@ type changeReader struct {
 	more    bool     // the last read was cut off at maxRead
 }
 
-// next returns the next changes, oldest first, at most maxRead, and moves the reader behind them. It
-// waits for them, but not longer than patience; none means that nothing selected changed up to where
-// the reader is now. Errors: registry.ErrTooOld, errForeign, registry.ErrClosed or ctx's.
+// next returns the next changes, oldest first, at most maxRead, and moves the reader past them. It waits for changes,
+// but not longer than patience; an empty result means that nothing selected changed up to the reader's new position.
+// Errors: registry.ErrTooOld, errForeign, registry.ErrClosed or ctx's.
 func (f *changeReader) next(ctx context.Context, patience time.Duration) ([]registry.Change, error) {
 	changes, err := f.read()
 	if err != nil || len(changes) > 0 || patience == 0 {
@@ -58,7 +58,7 @@ func (f *changeReader) read() ([]registry.Change, error) {
 		return nil, registry.ErrClosed
 	}
 	if v.Epoch() != f.at.epoch {
-		return nil, errForeign // its index says nothing here
+		return nil, errForeign // its index means nothing here
 	}
 	changes, err := v.ChangesOf(f.at.index, f.which)
 	if err != nil {
@@ -67,13 +67,13 @@ func (f *changeReader) read() ([]registry.Change, error) {
 	return f.advance(v, changes)
 }
 
-// advance moves the reader behind changes, which v contains.
+// advance moves the reader past changes, which v contains.
 func (f *changeReader) advance(v *registry.View, changes []registry.Change) ([]registry.Change, error) {
 	if v.Epoch() != f.at.epoch {
 		return nil, errForeign
 	}
 	if f.more = len(changes) > maxRead; f.more {
-		changes = slices.Clone(changes[:maxRead]) // the rest is not to be kept alive
+		changes = slices.Clone(changes[:maxRead]) // lets the rest be freed
 		f.at.index = changes[maxRead-1].Index
 		return changes, nil
 	}
@@ -91,7 +91,8 @@ func (f *changeReader) restart() error {
 	return nil
 }
 
-// resetReason is the metrics' word for the reason why a watcher must fetch everything; "" if err says no such thing.
+// resetReason returns the metrics' word for the reason why a watcher must fetch everything, or "" if err is no such
+// reason.
 func resetReason(err error) string {
 	switch {
 	case errors.Is(err, registry.ErrTooOld):
@@ -102,14 +103,14 @@ func resetReason(err error) string {
 	return ""
 }
 
-// resetText is a reason in words for a watcher.
+// resetText explains each reason to a watcher.
 var resetText = map[string]string{
 	"too_old": "the index is too old: removals after it are forgotten; fetch everything and go on from this index",
 	"foreign": "the index belongs to another history of the registry; fetch everything and go on from this index",
 	"slow":    "you read too slowly; fetch everything and watch again",
 }
 
-// position is an index with the history that it belongs to: what a watcher names to go on from.
+// position is an index with the history that it belongs to: a watcher resumes by naming it.
 type position struct {
 	epoch string
 	index registry.Index
@@ -117,11 +118,11 @@ type position struct {
 
 func positionOf(v *registry.View) position { return position{v.Epoch(), v.Index()} }
 
-// String is the form on the wire, epoch-index, as in X-Rollcall-Index.
+// String returns the form on the wire, epoch-index, as in X-Rollcall-Index.
 func (p position) String() string { return web.FormatIndex(p.epoch, p.index) }
 
-// parsePosition is the inverse of String and takes nothing else: an index has one spelling. The
-// epoch is cut off at the last dash, for it may have dashes of its own.
+// parsePosition is the inverse of String and accepts nothing else: an index has one spelling. It cuts the epoch off at
+// the last dash, because an epoch may contain dashes itself.
 func parsePosition(text string) (position, error) {
 	dash := strings.LastIndexByte(text, '-')
 	if dash < 0 || len(text) > web.MaxNameBytes || !naming.Plain(text) {
@@ -136,7 +137,7 @@ func parsePosition(text string) (position, error) {
 
 var errPosition = web.BadRequest("index must be one that an answer or an event gave: epoch-index, with the index in decimal")
 
-// position reads a position from a text that a caller gave.
+// position parses a position given by a caller.
 func (c call) position(text string) (p position) {
 	if c.Err == nil {
 		p, c.Err = parsePosition(text)

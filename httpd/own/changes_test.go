@@ -26,7 +26,7 @@ func TestPositionIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
-// FuzzPosition: what is accepted has one spelling, and can be sent in a line of an event.
+// FuzzPosition checks that an accepted position has one spelling, and can be sent in a line of an event.
 func FuzzPosition(f *testing.F) {
 	for _, seed := range []string{"test-1", "a-b-0", "-0", "", "-", "test-01", "test-+1", "test-18446744073709551616", "te\nst-1", "test\xff-1", "test-1\x00"} {
 		f.Add(seed)
@@ -48,7 +48,7 @@ func TestChangeIsEncodedOnceForAllWhoWatch(t *testing.T) {
 		return registry.Change{Index: index, Lease: l, Kind: registry.Live}
 	}
 	same := func(a, b []byte) bool { return &a[0] == &b[0] }
-	first, later := change(7, "o-1"), change(7+registry.Index(len(texts)), "o-2") // in one place
+	first, later := change(7, "o-1"), change(7+registry.Index(len(texts)), "o-2") // which share a slot
 	var mu sync.Mutex
 	seen := map[*byte]bool{}
 	var readers sync.WaitGroup

@@ -11,17 +11,17 @@ import (
 type Clock struct {
 	Now     int64 // lease clock, ms
 	stamp   registry.Stamp
-	running bool // it is the leader's own clock, or this node's; elsewhere that of the newest applied operation
+	running bool // it is the leader's or this node's own clock; elsewhere that of the newest applied operation
 }
 
-// ClockOf is the clock for v: the running one on the leader and on a node that decides alone, elsewhere what was
-// applied.
+// ClockOf returns the clock for v: the running one on the leader and on a node that decides alone, elsewhere that of
+// the last applied operation.
 func ClockOf(v *registry.View, health registry.Health, alone bool) Clock {
 	stamp := v.Stamp()
 	return Clock{Now: max(health.Clock, stamp.Lease), stamp: stamp, running: health.Leads || alone}
 }
 
-// kind is the word for it in responses.
+// kind returns the clock's name in responses.
 func (c Clock) kind() string {
 	if c.running {
 		return "running"
@@ -29,16 +29,16 @@ func (c Clock) kind() string {
 	return "applied"
 }
 
-// wall is when the lease clock shows lease, in ms since the epoch, if it goes on as the wall clock
-// does. It stands still without a leader, so this is for people.
+// wall converts a lease clock time to ms since the epoch, assuming that the lease clock runs as the wall clock does.
+// It stands still without a leader, so this is only for people.
 func (c Clock) wall(lease int64) int64 { return c.stamp.Wall + lease - c.stamp.Lease }
 
-// Time is a time (ms since the epoch) for people.
+// Time formats a time (ms since the epoch) for people.
 func Time(wall int64) string {
 	return time.UnixMilli(wall).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// Span is a length of time (ms) for people: 1m30s, 4h, 2.5s.
+// Span formats a duration (ms) for people: 1m30s, 4h, 2.5s.
 func Span(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	if d >= 10*time.Second {

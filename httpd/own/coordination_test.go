@@ -197,7 +197,7 @@ func TestLockWaitMissesNoGrantRightAfterItJoined(t *testing.T) {
 	})
 }
 
-// It may have asked again at another node, and have been told there that it holds.
+// The waiter may have asked again at another node, and been told there that it holds the lock.
 func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		holder, waiter := c.OwnSession(t, ""), c.OwnSession(t, "")
@@ -205,7 +205,7 @@ func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
 		ctx, disconnect := context.WithCancel(t.Context())
 		p := c.Start(ctx, "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
-		c.Memory.Mu.Lock() // the node, which is behind, does not see the grant
+		c.Memory.Mu.Lock() // the lagging node does not see the grant
 		c.Kv.Behind = c.Kv.State.View()
 		disconnect()
 		c.Kv.Perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder})
@@ -217,7 +217,7 @@ func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
 	})
 }
 
-// A snapshot that a node takes over may have lost a waiter's wake-up on the way.
+// A snapshot that a node installs may swallow a waiter's wake-up.
 func TestLockWaitGoesOnAfterItsNodesStateWasReplaced(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		holder, waiter := c.OwnSession(t, ""), c.OwnSession(t, "")
@@ -246,7 +246,7 @@ func TestLockWaitThatCannotLeaveTheQueueHasAnUnknownOutcome(t *testing.T) {
 		p = c.Start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
 		c.Kv.Fail(registry.ErrNoLeader)
-		c.Kv.Watchers.WakeAll() // it asks again
+		c.Kv.Watchers.WakeAll() // wakes it to ask again
 		got, took = p.Wait()
 		expect.That(t, got.Status == 504 && took >= 6*time.Second && took <= 8*time.Second,
 			"asking again: got %d %s after %v, want 504 after 7s", got.Status, got.Body, took)
@@ -290,7 +290,7 @@ func TestPermitWaitersHaveALimit(t *testing.T) {
 
 func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
-		c.Kv.Pass(time.Hour) // on the clocks of the registry
+		c.Kv.Pass(time.Hour) // on the registry's clocks
 		s := c.OwnSession(t, `{"name":"worker","ttl":"20s","lock_delay":"1s","behavior":"delete"}`)
 		c.Put(t, "/v1/kv/k?acquire="+s, "")
 		c.Acquire(t, "/v1/rollcall/locks/l?session="+s, "")
@@ -335,7 +335,7 @@ func TestLockCanBeWatched(t *testing.T) {
 			{"its session ends", "/v1/rollcall/sessions/" + s, func() { c.Send("DELETE", "/v1/rollcall/sessions/"+s, "") }},
 		} {
 			index := c.Get(row.path).Header.Get("X-Rollcall-Index")
-			if index == "" { // of a 404
+			if index == "" { // for a 404
 				index = "test-1"
 			}
 			p := c.Start(t.Context(), "GET", row.path+"?wait=1m&index="+index)

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Debug makes what helps somebody else to see what is wrong with a node.
+// Debug makes bundles that help others to diagnose a node.
 type Debug interface {
 	// Bundle writes a gzipped tar file. It takes some seconds.
 	Bundle(ctx context.Context, w io.Writer) error

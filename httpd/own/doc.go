@@ -1,7 +1,8 @@
-// Package own is Rollcall's own API, /v1/rollcall/, and the node's health: the routes, and the documents that are made of
-// views, with their sentences, which the dashboard shows too.
+// Package own is Rollcall's own API, /v1/rollcall/, and the node's health: the routes, and the documents that are made
+// of views, with their sentences, which the dashboard shows too.
 //
-// The types of the documents are in package httpd/api, because clients and peers need them without a server. Its files:
+// The types of the documents are in package httpd/api, because clients and peers need them without a server. Its
+// files:
 //
 //	routes.go           the table of the routes
 //	call.go             a call, and what this package is made of

@@ -25,8 +25,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// throughConsul registers an instance of ORDERS through Consul's API, with a check of its id by which it
-// is reaped after a minute.
+// throughConsul registers an instance of ORDERS through Consul's API, with a check named after its id that reaps it
+// after a minute.
 func throughConsul(id string) registry.Op {
 	return registry.RegisterCatalog{
 		Service: &catalog.Service{Name: "orders", ID: id}, Instance: httpdtest.NewInstance("ORDERS", id),
@@ -36,7 +36,7 @@ func throughConsul(id string) registry.Op {
 
 var ops = registry.Act{Author: "ops", Reason: "deploy 12"}
 
-// A bubble begins at midnight of 2000-01-01; leases are 90 s, heartbeats due every 30 s.
+// A bubble begins at midnight of 2000-01-01; leases last 90 s, heartbeats are due every 30 s.
 func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 	minute := time.Minute.Milliseconds()
 	performs := func(ops ...registry.Op) func(t *testing.T, n *httpdtest.Bubbled) {
@@ -217,7 +217,7 @@ func TestExplainIs404ForAnInstanceThatIsNotRemembered(t *testing.T) {
 	n.Send(t, httpdtest.Request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", "")).Says(t, 404, `"error":"nothing is remembered of ORDERS/i1`, "it")
 }
 
-// audited is a node with an audit, and tokens by the names of their roles.
+// audited is a node with an audit, and tokens keyed by the names of their roles.
 type audited struct {
 	*httpdtest.Coordinated
 	path   string
@@ -253,7 +253,7 @@ func newAudited(t *testing.T, mode access.Mode) *audited {
 	return a
 }
 
-// as sends a request with the token of a role; "": without one.
+// as sends a request with a role's token, or without one if role is empty.
 func (a *audited) as(role, method, target, body string) httpdtest.Reply {
 	if role == "" {
 		return a.Send(method, target, body, "Content-Type: application/json")
@@ -261,7 +261,7 @@ func (a *audited) as(role, method, target, body string) httpdtest.Reply {
 	return a.Send(method, target, body, "Content-Type: application/json", "X-Consul-Token: "+a.tokens[role])
 }
 
-// records are those that a query selects.
+// records returns the records that a query selects.
 func (a *audited) records(t *testing.T, query string) []api.AuditRecord {
 	t.Helper()
 	got := httpdtest.DecodeReply[api.Audit](t, a.as("operator", http.MethodGet, "/v1/rollcall/audit?"+query, ""))
@@ -269,7 +269,7 @@ func (a *audited) records(t *testing.T, query string) []api.AuditRecord {
 	return got.Records
 }
 
-// shown is what most tests want to know of records.
+// shown formats the parts of records that most tests check.
 func shown(records []api.AuditRecord) (lines []string) {
 	for _, r := range records {
 		lines = append(lines, strings.Join([]string{r.Principal, r.Operation, r.Resource, r.Name, r.Outcome, r.Says}, "|"))
@@ -283,7 +283,7 @@ func TestAuditHasEachWriteButRenewals(t *testing.T) {
 	const orders = "/eureka/apps/ORDERS/i1"
 	for _, row := range []struct {
 		role, method, target, body string
-		want                       string // lines without the principal; "": nothing is recorded
+		want                       string // lines without the principal; empty if nothing is recorded
 	}{
 		{"orders", "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON, "register|app ORDERS|ORDERS/i1|done|"},
 		{"orders", "PUT", orders, "", ""},
@@ -343,7 +343,7 @@ func TestAuditHasOperatorsActsAloneWhileCallersAreNotAskedForNames(t *testing.T)
 	a.as("", "PUT", "/v1/kv/k", "v")
 	a.as("", "PUT", i1Path+"/override?value=DOWN&author=amy", "")
 	a.as("", "POST", "/v1/rollcall/prune?not-passing", "")
-	a.as("", "GET", "/v1/rollcall/auth/tokens", "") // which needs a token in every mode
+	a.as("", "GET", "/v1/rollcall/auth/tokens", "") // needs a token in every mode
 	want := `["|status|app ORDERS|ORDERS/i1|done|amy" "|cancel|app ORDERS|ORDERS/i1|done|" "|read|auth|GET /v1/rollcall/auth/tokens|unauthenticated|"]`
 	expect.Equal(t, fmt.Sprintf("%q", shown(a.records(t, ""))), want, "recorded:")
 }
@@ -413,7 +413,7 @@ func TestAuditIsSelectedAndRefusesWhatMeansNothing(t *testing.T) {
 		query  string
 		status int
 		holds  string // of the response
-		count  int    // of records; -1: it is an error
+		count  int    // of records; -1 for an error
 	}{
 		{"principal=orders", 200, "orders/a", 2},
 		{"app=orders", 200, "ORDERS/i1", 1},
@@ -466,7 +466,7 @@ func TestOperatorsActsAreCountedAndWhatClientsDoIsNot(t *testing.T) {
 	for _, call := range []struct{ role, method, target, body string }{
 		{"orders", "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON},
 		{"orders", "PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""},
-		{"orders", "PUT", i1Path + "/quarantine?for=1h", ""}, // is denied
+		{"orders", "PUT", i1Path + "/quarantine?for=1h", ""}, // denied
 		{"operator", "PUT", i1Path + "/quarantine?for=1h&reason=odd", ""},
 		{"operator", "DELETE", i1Path + "/quarantine", ""},
 		{"operator", "POST", "/v1/rollcall/prune?not-passing", ""},

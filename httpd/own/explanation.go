@@ -15,8 +15,8 @@ import (
 // Circumstances are what an explanation needs beside the view.
 type Circumstances struct {
 	Health registry.Health
-	Alone  bool // the node decides by itself, without a leader
-	// Peers returns the state of replication, empty if there is none or it is not known.
+	Alone  bool // the node decides on its own, without a leader
+	// Peers returns the state of replication, or an empty one if there is no replication or its state is unknown.
 	Peers func() api.Peers
 	// Moved says how an instance changed its address while it had a lease, or returns "".
 	Moved func(registry.Key) string
@@ -165,7 +165,7 @@ func eventText(e registry.Event) string {
 	return e.Kind.String()
 }
 
-// howLong words how long (ms) an override or quarantine holds.
+// howLong says for how long (ms) an override or quarantine holds.
 func howLong(ms int64) string {
 	if ms == 0 {
 		return "until it is ended"

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
-// kindWords are the words for what can be held.
+// kindWords are the names of the kinds of things that can be held.
 var kindWords = [...]string{kv.Key: "key", kv.Lock: "lock", kv.Semaphore: "semaphore"}
 
 // Session shows a session at a moment (lease clock, ms).

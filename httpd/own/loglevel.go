@@ -12,12 +12,12 @@ import (
 
 // LogLevel is the level of the node's log.
 type LogLevel interface {
-	// Override lets another level hold for a while.
+	// Override sets another level for a while.
 	Override(level string, d time.Duration)
 	Show() api.LogLevel
 }
 
-// Bounds of for.
+// Bounds of the parameter for.
 const (
 	defaultLogFor = 10 * time.Minute
 	maxLogFor     = 24 * time.Hour
@@ -26,7 +26,7 @@ const (
 // showLogLevel is GET /v1/rollcall/log-level.
 func (c call) showLogLevel() (any, error) { return c.config.LogLevel.Show(), nil }
 
-// setLogLevel is PUT /v1/rollcall/log-level: on this node, and for a while.
+// setLogLevel is PUT /v1/rollcall/log-level: it sets this node's level for a while.
 func (c call) setLogLevel() (any, error) {
 	level := c.Text("level")
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, level) {
@@ -45,7 +45,7 @@ func (c call) setLogLevel() (any, error) {
 	return c.config.LogLevel.Show(), nil
 }
 
-// withLogLevel makes an endpoint of do that refuses where the log has no level that can be changed.
+// withLogLevel makes an endpoint from do that refuses where the log's level cannot be changed.
 func withLogLevel(do endpoint) endpoint {
 	return func(c call) (any, error) {
 		if c.config.LogLevel == nil {

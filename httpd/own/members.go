@@ -16,21 +16,20 @@ import (
 type Members interface {
 	// Verify compares the states of all nodes. It ends within 2 s.
 	Verify(ctx context.Context) api.Verification
-	// Remove takes the node of a name out of the cluster for good. It ends within the time of a
-	// write, 4 s. Errors: ErrUnknownMember, ErrMembership, registry.ErrNoLeader (nothing was done),
-	// registry.ErrUnknownOutcome.
+	// Remove takes the named node out of the cluster for good. It ends within the time of a write, 4 s. Errors:
+	// ErrUnknownMember, ErrMembership, registry.ErrNoLeader (nothing was done), registry.ErrUnknownOutcome.
 	Remove(ctx context.Context, name string) error
-	// Transfer hands leadership over to the node of a name, or, with "", to the voter that is furthest, and returns its
-	// name. Times and errors are those of Remove.
+	// Transfer hands leadership over to the named node, or, with "", to the most up-to-date voter, and returns its
+	// name. Times and errors are the same as for Remove.
 	Transfer(ctx context.Context, name string) (to string, err error)
 }
 
 // Errors of Members.
 var (
-	// ErrUnknownMember: the cluster has no node of that name.
+	// ErrUnknownMember means that the cluster has no node of that name.
 	ErrUnknownMember = errors.New("no such node")
-	// ErrMembership: the change was refused and nothing was done. The text of the error, which says
-	// why, is shown to the caller.
+	// ErrMembership means that the change was refused and nothing was done. The text of the error, which says why, is
+	// shown to the caller.
 	ErrMembership = errors.New("membership was not changed")
 )
 
@@ -66,7 +65,7 @@ func (c call) removeMember() (any, error) {
 	return api.RemovedMember{Removed: name}, nil
 }
 
-// transferLeadership is POST /v1/rollcall/transfer, with the name of the node that is to lead in to.
+// transferLeadership is POST /v1/rollcall/transfer; the parameter to names the new leader.
 func (c call) transferLeadership() (any, error) {
 	if c.config.Members == nil {
 		return nil, errNoMembers
@@ -86,7 +85,7 @@ func (c call) transferLeadership() (any, error) {
 	return api.Transferred{Leader: to}, nil
 }
 
-// memberRefusal words what only a change of members can meet; not says what was not done.
+// memberRefusal words the errors that only a change of members can meet; not says what was not done.
 func memberRefusal(name, not string, err error) error {
 	switch {
 	case errors.Is(err, registry.ErrUnknownOutcome):

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// nextRoutes are the routes that a program which stands for the next version adds, for tests of upgrades.
+// nextRoutes are the routes of a program that plays the next version in tests of upgrades.
 var nextRoutes = []documented{
 	{route{web.ByOperation, web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.putNote))}, nil},
 }

@@ -23,9 +23,9 @@ type Peers interface {
 	Receive(ctx context.Context, message []byte) ([]byte, error)
 	// Compare replies to a peer's digests with what differs here.
 	Compare(ctx context.Context, message []byte) ([]byte, error)
-	// State writes everything that this node has, for a node of its own datacenter that starts.
+	// State writes everything that this node has, for a node of its own datacenter that is starting.
 	State(ctx context.Context, datacenter string, w io.Writer) error
-	// Waits returns the name of this node while it waits for another one to copy from, in mode ap; otherwise "".
+	// Waits returns the name of this node while it waits, in mode ap, for another one to copy from; otherwise "".
 	Waits() string
 	// Levels returns the value of the header level.Header: which levels of the formats this node reads and writes.
 	Levels() string
@@ -35,9 +35,9 @@ type Peers interface {
 	// Cut returns how long a Eureka server may be silent before its link counts as cut.
 	Cut(server string) time.Duration
 
-	// Status returns the document of GET /v1/rollcall/peers. Diff and Repair compare with a peer; Repair also
-	// sends what it lacks. Pause stops or resumes sending to a peer. Forget forgets what is known of a
-	// sender's clock.
+	// Status returns the document of GET /v1/rollcall/peers. Diff and Repair compare with a peer; Repair also sends
+	// what the peer lacks. Pause stops or resumes sending to a peer. Forget discards what is known of a sender's
+	// clock.
 	Status(ctx context.Context) (api.Peers, error)
 	Diff(ctx context.Context, peer string) (api.PeerDiff, error)
 	Repair(ctx context.Context, peer string) (api.PeerDiff, error)
@@ -47,7 +47,7 @@ type Peers interface {
 
 // PeerRefusal is an error of Peers with the response to it.
 type PeerRefusal struct {
-	Status int    // of HTTP
+	Status int    // HTTP status
 	Text   string // for the caller
 }
 
@@ -92,7 +92,7 @@ func (c call) forgetSender() (any, error) {
 func (c call) comparePeer(compare func(ctx context.Context, peer string) (api.PeerDiff, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(c.R.Context(), compareLimit)
 	defer cancel()
-	// A server's limit is for responses that need no other server. A failure shows at the write.
+	// A server's time limit is for responses that need no other server. A failure shows at the write.
 	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(compareLimit + web.PieceLimit))
 	diff, err := compare(ctx, c.Segment("name"))
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -118,11 +118,11 @@ func (c call) setPaused(paused bool) (any, error) {
 	return web.Sent, nil
 }
 
-// statusPatience bounds how long a page or an explanation waits for the state of replication, for which
-// another node may have to be asked.
+// statusPatience bounds how long a page or an explanation waits for the state of replication, which may require asking
+// another node.
 const statusPatience = time.Second
 
-// PeerStatus returns the state of replication, empty if there is none or it is not known.
+// PeerStatus returns the state of replication, or an empty one if there is no replication or its state is unknown.
 func (o *Own) PeerStatus(ctx context.Context) (s api.Peers) {
 	if o.config.Peers == nil {
 		return s
@@ -164,12 +164,12 @@ const authModeHeader = "X-Rollcall-Auth-Mode"
 // waitsHeader is rollcallpeer.waitsHeader.
 const waitsHeader = "X-Rollcall-Waits"
 
-// exchange takes a message of a peer and sends the reply: POST /v1/rollcall/replication and …/digest. A
-// message of unknown outcome gets the response of one that was not applied: a peer can send everything again.
+// exchange takes a peer's message and sends the reply: POST /v1/rollcall/replication and …/digest. A message of
+// unknown outcome gets the response of one that was not applied: a peer can send everything again.
 func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
 	return web.BoundBatches(web.MessagePatience, withPeers(func(c call) (any, error) {
 		if err := c.AllowSome(access.Peer, access.Exchange); err != nil {
-			return nil, err // the message, which is large, says for which datacenter it is
+			return nil, err // only the message itself, which is large, names its datacenter
 		}
 		message := c.Body(c.Limits().BatchBytes)
 		if c.Err != nil {
@@ -187,8 +187,8 @@ func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte
 	}))
 }
 
-// replicationState is GET /v1/rollcall/replication/state: everything that this node has, for a node that
-// starts. A response that has begun and cannot be finished breaks off.
+// replicationState is GET /v1/rollcall/replication/state: everything that this node has, for a node that is starting.
+// A response that has begun and cannot be finished breaks off.
 func (c call) replicationState() (any, error) {
 	datacenter := c.Text("datacenter")
 	if c.Err != nil {

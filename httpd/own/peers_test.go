@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// peerRequests are all requests about peers, and what they ask of an httpd.Peers.
+// peerRequests are all requests about peers, and the calls of httpd.Peers that they cause.
 var peerRequests = []struct {
 	method, path, body string
 	asks               string
@@ -67,7 +67,7 @@ func TestPeerErrorsKeepTheirStatus(t *testing.T) {
 		name             string
 		err              error
 		status           int
-		toSender, toAsks string // texts: of the routes of other servers, and of operators
+		toSender, toAsks string // error texts: on the routes for servers, and on those for operators
 		retry            string
 		unknown          bool
 		senderStatus     int // if it differs
@@ -104,13 +104,13 @@ func TestPeerErrorsKeepTheirStatus(t *testing.T) {
 }
 
 func TestPeerMessageMayBeEightMiBDecoded(t *testing.T) {
-	random := make([]byte, 32<<10) // a body that gets a hundred times smaller by compression is refused
+	random := make([]byte, 32<<10) // a body that compression makes a hundred times smaller is refused
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
 	varied := hex.EncodeToString(random)
 	for _, path := range []string{"/v1/rollcall/replication", "/v1/rollcall/replication/digest"} {
 		for _, row := range []struct {
 			name, body string
-			limit      int64 // 0: the default
+			limit      int64 // 0 means the default
 			headers    []string
 			status     int
 		}{
@@ -129,7 +129,7 @@ func TestPeerMessageMayBeEightMiBDecoded(t *testing.T) {
 	}
 }
 
-// A copy takes as long as it takes, if each piece of it is read in time.
+// A copy may take any time, if each piece of it is read in time.
 func TestPeerStateCopyOutlastsTheServersTimeLimits(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		const lines = 30
@@ -160,8 +160,8 @@ func TestPeerIsToldThatThisNodeWaitsForACopyToo(t *testing.T) {
 func TestPeerStateCopyThatFailsBreaksOff(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		sent int // bytes before it fails
-		want int // status; 0: none, the response breaks off
+		sent int // bytes sent before it fails
+		want int // status; 0 if the response breaks off without one
 	}{
 		{"before it began", 10, 500},
 		{"in the middle", 1 << 20, 0},

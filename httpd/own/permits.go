@@ -22,7 +22,7 @@ type permitsOf struct {
 	kind kv.Kind
 }
 
-// topic is what changes with a lock or semaphore as a whole.
+// topic returns the topic of changes to a lock or semaphore as a whole.
 func (p permitsOf) topic(name string) kv.Topic {
 	if p.kind == kv.Lock {
 		return kv.Topic{Kind: kv.LockTopic, Name: name}
@@ -30,7 +30,7 @@ func (p permitsOf) topic(name string) kv.Topic {
 	return kv.Topic{Kind: kv.SemaphoreTopic, Name: name}
 }
 
-// list is GET locks or semaphores: all that sessions hold or wait for, by name.
+// list is GET locks or semaphores: everything that sessions hold or wait for, by name.
 func (p permitsOf) list() (any, error) {
 	if p.Given("index") {
 		return nil, web.BadRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
@@ -81,23 +81,23 @@ func (p permitsOf) release() (any, error) {
 	case result.OK:
 		return api.Released{Released: true}, nil
 	}
-	// It may wait still. If it was given a permit meanwhile, then that is what is to be released, unless
-	// another acquisition was named.
+	// The session may still be waiting. If it was given a permit meanwhile, that permit is released, unless another
+	// acquisition was named.
 	left, err := p.Coordinate(p.R.Context(), leaveQueueOp(p.kind, name, session, !fenced))
 	return api.Released{Released: left.Index != 0}, err
 }
 
-// leaveQueueOp takes a session out of a queue; release: a permit that it got meanwhile goes back.
+// leaveQueueOp takes a session out of a queue; with release, a permit that it got meanwhile goes back.
 func leaveQueueOp(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
 	return kv.LeaveQueue{Kind: kind, Name: name, Session: session, Release: release}
 }
 
-// onPermits is an endpoint of locks, or of semaphores.
+// onPermits makes an endpoint of locks, or of semaphores.
 func onPermits(kind kv.Kind, do func(permitsOf) (any, error)) endpoint {
 	return web.WithCoordination(func(c call) (any, error) { return do(permitsOf{c, kind}) })
 }
 
-// leaveWait bounds how long after its wait this node tries to take a session out of a queue, also for a client that went
+// leaveWait bounds how long after its wait this node tries to take a session out of a queue, even if the client went
 // away.
 const leaveWait = 10 * time.Second
 
@@ -106,12 +106,12 @@ const leaveWait = 10 * time.Second
 type acquisition struct {
 	permitsOf
 	op    kv.AcquirePermit
-	until time.Time // it waits so long
-	place int       // in the queue, when it joined; 0: it did not
+	until time.Time // when it stops waiting
+	place int       // in the queue, when it joined; 0 if it did not
 }
 
-// acquire is PUT of a permit. With wait it stands in the queue until it has one, and holds the request
-// meanwhile: a permit goes from session to session, and wakes only the one that gets it.
+// acquire is PUT of a permit. With wait it stays in the queue until it gets one, and holds the request meanwhile: a
+// permit goes from session to session, and wakes only the session that gets it.
 func (p permitsOf) acquire() (any, error) {
 	a := p.acquisition()
 	if p.Err != nil {
@@ -124,7 +124,7 @@ func (p permitsOf) acquire() (any, error) {
 		}
 		return a.outcome(result)
 	}
-	if err := p.Allow(kv.Needs(a.op, web.StaleView(p.Service))...); err != nil { // also for when it is judged again
+	if err := p.Allow(kv.Needs(a.op, web.StaleView(p.Service))...); err != nil { // again each time the call is judged
 		return nil, err
 	}
 	ctx, done, err := p.Hold()
@@ -132,7 +132,7 @@ func (p permitsOf) acquire() (any, error) {
 		return nil, err
 	}
 	defer done()
-	// The server's time limit for a whole response would cut the wait off.
+	// The server's time limit for a whole response would cut the wait short.
 	out := web.NewStreamWriter(p.W, p.Watches.Pace)
 	out.Pause()
 	defer out.Finish()
@@ -149,7 +149,7 @@ func (p permitsOf) acquire() (any, error) {
 // maxLimit bounds how many may hold a semaphore.
 const maxLimit = 1_000_000
 
-// waitInQueue asks for the permit and waits until the session has it, or time or context are over.
+// waitInQueue asks for the permit and waits until the session has it, or the time or the context ends.
 func (a *acquisition) waitInQueue(ctx context.Context) (kv.Result, error) {
 	over := time.NewTimer(time.Until(a.until))
 	defer over.Stop()
@@ -157,7 +157,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) (kv.Result, error) {
 	defer cancel()
 	mine := kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(a.kind, a.op.Name, a.op.Session)}
 	for {
-		wait := a.Coordination.Watch(mine) // before it asks, so that no grant is missed
+		wait := a.Coordination.Watch(mine) // before asking, so that no grant is missed
 		result, err := a.requestPermit(ctx)
 		if err != nil || result.Place == 0 {
 			wait.Leave()
@@ -176,29 +176,30 @@ func (a *acquisition) waitInQueue(ctx context.Context) (kv.Result, error) {
 		case !queued || ctx.Err() != nil || time.Until(a.until) < time.Millisecond:
 			return a.leaveQueue()
 		}
-		// The wake-up came from a replaced state of this node: ask again; the session keeps its place.
+		// This node's state was replaced, which caused the wake-up: ask again; the session keeps its place.
 	}
 }
 
-// requestPermit proposes the acquisition, for what is left of the time.
+// requestPermit proposes the acquisition for the rest of the time.
 func (a *acquisition) requestPermit(ctx context.Context) (kv.Result, error) {
 	a.op.Wait = max(time.Until(a.until).Milliseconds(), 1)
 	perform := a.Coordinate
 	if a.place != 0 {
-		perform = a.CoordinateAwaitingLeader // it has waited already, and can wait for a leader, too
+		perform = a.CoordinateAwaitingLeader // it has been waiting already, so it can also wait for a leader
 	}
 	result, err := perform(ctx, a.op)
 	switch {
 	case err != nil && a.place != 0:
-		return result, errors.Join(registry.ErrUnknownOutcome, err) // it has a place still, or was given a permit
+		// it may still have a place, or have been given a permit
+		return result, errors.Join(registry.ErrUnknownOutcome, err)
 	case a.place == 0:
 		a.place = result.Place
 	}
 	return result, err
 }
 
-// heldOrQueued is what the session has: the token of its acquisition, or (0) perhaps a place in the queue. That it has
-// neither only a view says that is new enough; what cannot be known is not denied.
+// heldOrQueued returns what the session has: the token of its acquisition, or (0) perhaps a place in the queue. Only a
+// view that is new enough can say that it has neither; what cannot be known is not denied.
 func (a *acquisition) heldOrQueued(ctx context.Context) (token kv.Index, queued bool) {
 	ctx, cancel := context.WithDeadline(ctx, a.until)
 	defer cancel()
@@ -214,7 +215,7 @@ func (a *acquisition) heldOrQueued(ctx context.Context) (token kv.Index, queued 
 	return token, queued
 }
 
-// holdsIn is what the session has in a view.
+// holdsIn returns what the session has in a view.
 func (a *acquisition) holdsIn(v *kv.View) (token kv.Index, queued bool) {
 	what := kv.Fence{Kind: a.kind, Name: a.op.Name}
 	_, what.Index = v.Holds(what, a.op.Session)
@@ -225,8 +226,9 @@ func (a *acquisition) holdsIn(v *kv.View) (token kv.Index, queued bool) {
 	return 0, p != nil && slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == a.op.Session })
 }
 
-// leaveQueue gives up waiting, also for a client that went away, or lost its token: so it is the node's own doing. A permit that came in that moment
-// stays the session's: the client may have asked again elsewhere, and got the response that it has it.
+// leaveQueue gives up waiting, even if the client went away or lost its token: so the node acts in its own name. A
+// permit granted at that moment stays with the session: the client may have asked again elsewhere, and been told that
+// it has the permit.
 func (a *acquisition) leaveQueue() (kv.Result, error) {
 	ctx := access.As(context.WithoutCancel(a.R.Context()), access.Sender{})
 	until := a.until
@@ -242,7 +244,7 @@ func (a *acquisition) leaveQueue() (kv.Result, error) {
 	return result, err
 }
 
-// acquisition reads what is asked for.
+// acquisition reads the request's parameters.
 func (p permitsOf) acquisition() *acquisition {
 	a := &acquisition{permitsOf: p, op: kv.AcquirePermit{Kind: p.kind, Name: p.Segment("name"), Session: p.holder(), Limit: 1}}
 	if p.kind == kv.Semaphore {
@@ -272,7 +274,7 @@ func (c call) permitLimit() uint32 {
 	return uint32(limit)
 }
 
-// outcome is what came of an acquisition.
+// outcome responds with the outcome of an acquisition.
 func (a *acquisition) outcome(result kv.Result) (any, error) {
 	switch {
 	case result.Refusal != "" && (result.Limit != 0 || result.Excess == kv.Crowded):
@@ -284,7 +286,7 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 		return api.Acquired{Acquired: true, Fence: uint64(result.Fence), Limit: int(a.op.Limit), Place: a.place}, nil
 	}
 	v, unproven := a.Coordination.View(a.R.Context(), registry.Linearizable)
-	if unproven != nil { // the holders as far as this node knows; it cannot say that the session has ended
+	if unproven != nil { // the holders known to this node; it cannot tell that the session has ended
 		var err error
 		if v, err = a.Coordination.View(a.R.Context(), registry.Stale); err != nil {
 			return nil, err
@@ -300,8 +302,8 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 	return acquired, nil
 }
 
-// fence is GET /v1/rollcall/fence/{key}: whether the acquisition with the token index lasts, by session or,
-// if none is given, by any. It is linearizable: the response was true at some time after the request.
+// fence is GET /v1/rollcall/fence/{key}: whether the acquisition with the token index still holds, by session or, if
+// none is given, by any. It is linearizable: the response was true at some time after the request.
 func (c call) fence() (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -327,7 +329,7 @@ func (c call) fence() (any, error) {
 	return api.FenceState{Kind: kindWords[kind], Name: name, Holds: holds, Fence: uint64(now)}, nil
 }
 
-// fenceNeeds is to read what was acquired.
+// fenceNeeds returns the need to read what was acquired.
 func fenceNeeds(c *web.Call) []access.Need {
 	n := access.Need{Resource: access.Lock, Name: c.Rest(), Verb: access.Read}
 	if kindOf(c) == kv.Key {
@@ -336,7 +338,7 @@ func fenceNeeds(c *web.Call) []access.Need {
 	return []access.Need{n}
 }
 
-// kindOf reads kind; a key if it is not given.
+// kindOf reads kind, which defaults to a key.
 func kindOf(c *web.Call) kv.Kind {
 	word, given := c.Lookup("kind")
 	if !given {

@@ -15,9 +15,8 @@ import (
 // prunedTogether is how many instances are checked again and removed together.
 const prunedTogether = 100
 
-// prune is POST /v1/rollcall/prune?not-passing: it removes the instances whose status is not UP, of all
-// services or of one, and names them. Those that are quarantined are left alone: an operator decided
-// what becomes of them.
+// prune is POST /v1/rollcall/prune?not-passing: it removes the instances whose status is not UP, of all services or of
+// one, and names them. It leaves quarantined instances alone: an operator has decided about them.
 func (c call) prune() (any, error) {
 	if !c.Present("not-passing") {
 		c.Refuse("what is to be removed must be said: not-passing, the instances whose status is not UP")
@@ -36,12 +35,12 @@ func (c call) prune() (any, error) {
 	return c.pruneIn(c.R.Context(), v.View, service, dry)
 }
 
-// pruneNeeds is to override the application that is pruned, or all.
+// pruneNeeds returns the need to override the application that is pruned, or all.
 func pruneNeeds(c *web.Call) []access.Need {
 	return []access.Need{{Resource: access.App, Name: strings.ToUpper(c.Text("service")), Verb: access.Override}}
 }
 
-// pruneIn removes the instances of an application ("": of any) that v shows as not passing.
+// pruneIn removes the instances of an application (any if app is empty) that v shows as not passing.
 func (o *Own) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
 	pruned := []api.Pruned{} // shown as an empty list, not as null
 	var keys []registry.Key
@@ -65,8 +64,8 @@ func (o *Own) pruneIn(ctx context.Context, v *registry.View, app string, dry boo
 	return pruned, nil
 }
 
-// pruneBatch removes instances that are not passing even now: one may have recovered while others were
-// removed. Between this check and the removal it still may.
+// pruneBatch removes instances that are still not passing: one may have recovered while others were removed. It may
+// even recover between this check and the removal.
 func (o *Own) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned, error) {
 	v, err := o.Newest(ctx)
 	if err != nil {
@@ -82,7 +81,7 @@ func (o *Own) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	results, err := registry.Unrevoked(o.PerformAllowed(ctx, ops...)) // pruneNeeds says what is needed, and not to cancel each
+	results, err := registry.Unrevoked(o.PerformAllowed(ctx, ops...)) // the need is pruneNeeds, not to cancel each
 	if err != nil {
 		return nil, web.WriteError(err)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // readCoordination responds to a read of sessions, locks and semaphores in our own API: at once, or with index and
-// wait when what is read changes.
+// wait when the result changes.
 func (c call) readCoordination(s web.Source) (any, error) {
 	q := c.coordinationQuery()
 	if c.Err != nil {
@@ -20,11 +20,11 @@ func (c call) readCoordination(s web.Source) (any, error) {
 	return c.DocumentOf(f)
 }
 
-// coordinationQuery reads consistency, index and wait. The index is one that a response gave; a read with one of
-// another history never waits.
+// coordinationQuery reads consistency, index and wait. The index comes from an earlier response; a read with an index
+// of another history never waits.
 func (c call) coordinationQuery() (q web.Query) {
 	if q.Read, _ = c.Consistency(); q.Read == registry.Leader {
-		q.Read = registry.Linearizable // which is not less
+		q.Read = registry.Linearizable // which is at least as fresh
 	}
 	index, resumes := c.Lookup("index")
 	wait, waits := c.waiting()
@@ -36,6 +36,6 @@ func (c call) coordinationQuery() (q web.Query) {
 			q.After = uint64(from.index)
 		}
 	}
-	q.Soon = q.After == 0 // a read that waits for a change can wait for a leader, too
+	q.Soon = q.After == 0 // a read that waits for a change can also wait for a leader
 	return q
 }

@@ -9,8 +9,8 @@ import (
 // healthz is GET /healthz: the process answers.
 func (c call) healthz() (any, error) { return c.SendText("ok\n") }
 
-// readyz is GET /readyz: the node may be asked; with writes, a write would not fail for want of a leader. With verbose it has
-// a line for each part.
+// readyz is GET /readyz: the node may be asked; with writes, a write would also find a leader. With verbose it has a
+// line for each part.
 func (c call) readyz() (any, error) {
 	verbose, writes := c.Given("verbose"), c.Given("writes")
 	status, lines := http.StatusOK, ""

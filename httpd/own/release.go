@@ -2,5 +2,5 @@
 
 package own
 
-// nextRoutes are none: only programs that stand for the next version have some.
+// nextRoutes is empty: only programs that play the next version have such routes.
 var nextRoutes []documented

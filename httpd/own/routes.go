@@ -10,10 +10,10 @@ import (
 // documented is a route with its document.
 type documented struct {
 	route
-	document any // the document of package api that 200 comes with; nil: none, or one that servers say to each other
+	document any // the document of package api sent with 200; nil if none, or if only servers exchange it
 }
 
-// table is our own API, and the health of the node.
+// table lists our own API, and the node's health.
 var table = append([]documented{
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/status", web.JSONForm, call.clusterStatus}, api.Status{}},
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/verify", web.JSONForm, call.verify}, api.Verification{}},
@@ -83,14 +83,14 @@ var table = append([]documented{
 	{route{web.Open, web.Get, "/readyz", web.JSONForm, call.readyz}, nil},
 }, nextRoutes...)
 
-// fence is the route of which a variable takes all that is left of the path.
+// fence is the route whose variable takes the rest of the path.
 var fence = documented{route{fenceNeeds, web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, web.WithCoordination(call.fence)}, api.FenceState{}}
 
 const snapshotPath = "/v1/rollcall/snapshot"
 
 const memberPath = "/v1/rollcall/members/{name}" // of one node of the cluster
 
-// Routes are our own API but for the fences, and the health of the node.
+// Routes returns our own API except the fences, and the node's health.
 func (o *Own) Routes() []web.Route[*web.Call] {
 	rows := make([]route, len(table))
 	for i, row := range table {
@@ -99,15 +99,16 @@ func (o *Own) Routes() []web.Route[*web.Call] {
 	return web.Bind(rows, o.of)
 }
 
-// FenceRoute is the route of the fences. Its path is to be taken as it came: what follows the fixed part is one name.
+// FenceRoute returns the route of the fences. Its path must be taken verbatim: the rest after the fixed part is one
+// name.
 func (o *Own) FenceRoute() web.Route[*web.Call] {
 	return web.Bind([]route{fence.route}, o.of)[0]
 }
 
 func (o *Own) of(c *web.Call) call { return call{c, o} }
 
-// Documents are the documents of package api that 200 comes with, by the method and the path of their routes; nil: none,
-// or one that servers send each other.
+// Documents returns the documents of package api sent with 200, by the method and path of their routes; nil where
+// there is none, or where only servers exchange it.
 func Documents() map[string]any {
 	documents := map[string]any{}
 	for _, row := range append([]documented{fence}, table...) {

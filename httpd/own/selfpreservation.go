@@ -25,8 +25,8 @@ func (c call) holdPreservation() (any, error) {
 	return c.preserve(registry.SelfPreservation{To: registry.PreservationHeld, For: c.length(true)})
 }
 
-// preserve performs an operator's transition, with the numbers as this node sees them, and responds
-// with self-preservation as it is then.
+// preserve performs an operator's transition, with the numbers as this node sees them, and responds with the resulting
+// state of self-preservation.
 func (c call) preserve(op registry.SelfPreservation) (any, error) {
 	c.IgnoreBody()
 	op.By = c.By()
@@ -62,15 +62,15 @@ func refusedRelease(p registry.Preservation) string {
 	return fmt.Sprintf("self-preservation is %s: there is nothing to release", p.State)
 }
 
-// preservation is self-preservation with what came before and the single applications.
+// preservation returns self-preservation with its history and the single applications.
 func preservation(v *registry.View, at Clock) api.SelfPreservation {
 	p := PreservationNow(v, at, v.Freshness(at.Now))
 	p.Applications, p.Transitions = appsFigures(v, at.Now), transitionsOf(v)
 	return p
 }
 
-// PreservationNow is Preservation without what came before and the single applications. f is what v.Freshness counted at about
-// the same moment: it walks all leases.
+// PreservationNow is preservation without its history and the single applications. f is what v.Freshness counted at
+// about the same time: counting walks all leases.
 func PreservationNow(v *registry.View, at Clock, f registry.Figures) api.SelfPreservation {
 	p, s := v.Preservation(), v.Settings()
 	holds, why := v.Condition(f)
@@ -120,8 +120,8 @@ func transitionsOf(v *registry.View) []api.PreservationStep {
 	return shown
 }
 
-// preservationReason says in sentences what self-preservation does, why, until when, and what an
-// operator can do; why is the condition's own sentence.
+// preservationReason says in sentences what self-preservation does, why, until when, and what an operator can do; why
+// is the condition's own sentence.
 func preservationReason(v *registry.View, at Clock, f registry.Figures, why string) string {
 	p := v.Preservation()
 	switch p.State {
@@ -149,7 +149,7 @@ const releaseCall = "`rollcall self-preservation release` (POST /v1/rollcall/sel
 
 func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// byWhom names the operator that brought a state about, the time and the reason.
+// byWhom names the operator behind a state, the time and the reason.
 func byWhom(what string, p registry.Preservation) string {
 	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, Time(p.Since.Wall))
 	if p.By.Reason != "" {
@@ -172,5 +172,5 @@ func endedLeases(f registry.Figures) string {
 	return fmt.Sprintf("%d leases have ended", f.Expired)
 }
 
-// share is a share as configurations and people write it.
+// share returns a share the way configurations and people write it.
 func share(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }

@@ -128,7 +128,7 @@ func (c call) listSessions() (any, error) {
 	}))
 }
 
-// showWritten shows a session that was just written, with what it holds as far as this node knows.
+// showWritten shows a session that was just written, with what this node knows it holds.
 func (c call) showWritten(s *kv.Session) (any, error) {
 	v, err := c.Coordination.View(c.R.Context(), registry.Stale)
 	if err != nil {

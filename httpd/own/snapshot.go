@@ -16,24 +16,26 @@ import (
 
 // Snapshots saves and restores snapshots for people.
 type Snapshots interface {
-	// Save returns the state, at least as new as read demands, which then writes itself. Errors: those of registry.Service.
+	// Save returns the state, at least as new as read demands, ready to write itself. Errors: those of
+	// registry.Service.
 	Save(ctx context.Context, read registry.Consistency) (SavedSnapshot, error)
-	// Restore restores what a body has. Errors: ErrSnapshotUnreadable, ErrRestoreRefused, those of registry.Service.
+	// Restore restores the snapshot in a body. Errors: ErrSnapshotUnreadable, ErrRestoreRefused, those of
+	// registry.Service.
 	Restore(ctx context.Context, body io.Reader, o RestoreOptions) (api.Restored, error)
 }
 
-// SavedSnapshot writes a state that does not change any more.
+// SavedSnapshot writes a state that no longer changes.
 type SavedSnapshot = io.WriterTo
 
-// RestoreOptions say what of a snapshot is restored.
+// RestoreOptions say which parts of a snapshot are restored.
 type RestoreOptions struct {
 	By             registry.Act
-	DryRun         bool // nothing is changed, and the response says what would be
+	DryRun         bool // change nothing, and respond with what would change
 	KeysOnly       bool
 	Prefix         string // of keys; with KeysOnly
 	KeepSessions   bool
-	WithAuth       bool // roles, tokens and the mode of access control, too
-	AnotherCluster bool // it may be a snapshot of another cluster
+	WithAuth       bool // also restore roles, tokens and the mode of access control
+	AnotherCluster bool // accept a snapshot of another cluster
 }
 
 // Errors of Snapshots, whose texts are shown to the caller. Nothing was changed.
@@ -133,7 +135,7 @@ func (c call) restoreSnapshot() (any, error) {
 	return done, c.Did("snapshot_restore", what, o.By, err)
 }
 
-// snapshotRefusal words what only a snapshot can meet.
+// snapshotRefusal words the errors that only a snapshot can meet.
 func snapshotRefusal(err error) error {
 	switch {
 	case errors.Is(err, registry.ErrUnknownOutcome):
@@ -150,7 +152,7 @@ func snapshotRefusal(err error) error {
 	return err
 }
 
-// pacedReader gives each read of a body that has no bound a time of its own.
+// pacedReader gives each read of an unbounded body its own time limit.
 type pacedReader struct {
 	io.Reader
 	control *http.ResponseController

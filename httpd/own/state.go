@@ -12,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// listInstances is GET /v1/rollcall/apps, with app=NAME for one application, and quarantined=true for
-// those too that no other list shows.
+// listInstances is GET /v1/rollcall/apps, with app=NAME for one application, and quarantined=true to include the
+// instances that all other lists hide.
 func (c call) listInstances() (any, error) {
 	name, hidden := strings.ToUpper(c.Text("app")), c.Flag("quarantined")
 	v := c.View()
@@ -35,7 +35,7 @@ func (c call) listInstances() (any, error) {
 	return shown, nil
 }
 
-// withQuarantined adds the quarantined leases that are selected, in the order of the list.
+// withQuarantined adds the selected quarantined leases, in the list's order.
 func withQuarantined(leases []*registry.Lease, v *registry.View, which registry.Selector) []*registry.Lease {
 	for l := range v.Quarantined {
 		if which.Selects(l.Key()) {
@@ -68,8 +68,8 @@ func (c call) events(v web.FreshView) (any, error) {
 // clusterStatus is GET /v1/rollcall/status.
 func (c call) clusterStatus() (any, error) { return c.ClusterNow(c.R.Context()), nil }
 
-// settings is GET /v1/rollcall/settings: those of the present leadership by their configuration keys, which may
-// differ from this node's file.
+// settings is GET /v1/rollcall/settings: the settings in force under the current leader by their configuration keys,
+// which may differ from this node's file.
 func (c call) settings(v web.FreshView) (any, error) {
 	all := make(map[string]any)
 	s := v.Settings()
@@ -79,7 +79,7 @@ func (c call) settings(v web.FreshView) (any, error) {
 	return all, nil
 }
 
-// leaseClock is the lease clock for a view that this node has.
+// leaseClock returns the lease clock for a view of this node.
 func (o *Own) leaseClock(v *registry.View) Clock {
 	return ClockOf(v, o.Service.Health(), o.WithoutConsensus)
 }

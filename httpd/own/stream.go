@@ -21,15 +21,15 @@ type stream struct {
 	out     *web.StreamWriter
 }
 
-// stream sends events until the watcher goes, the node shuts down, or the watcher reads too slowly.
-// It begins with the position that the watcher named, so that one that is cut off before it heard
-// that this position is lost names it again.
+// stream sends events until the watcher goes, the node shuts down, or the watcher reads too slowly. It begins with the
+// position that the watcher named: a watcher that is cut off before it hears that this position is lost must name it
+// again.
 func (o *Own) stream(ctx context.Context, w http.ResponseWriter, f *changeReader) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // nginx holds responses back otherwise
+	header.Set("X-Accel-Buffering", "no") // otherwise nginx holds responses back
 	s := &stream{of: o, changes: f, out: web.NewStreamWriter(w, o.Watches.Pace)}
 	defer s.out.Finish()
 	err := s.run(ctx)
@@ -39,7 +39,7 @@ func (o *Own) stream(ctx context.Context, w http.ResponseWriter, f *changeReader
 	case ctx.Err() == nil:
 		o.Log.Debug("a watch ended", "err", err, "index", f.at.String())
 	}
-	return nil // the response has begun: there is no other one
+	return nil // too late for another response: this one has begun
 }
 
 func (s *stream) run(ctx context.Context) error {
@@ -76,8 +76,8 @@ func (s *stream) next(ctx context.Context) ([]registry.Change, error) {
 	return s.changes.next(ctx, s.of.Watches.Pace.Quiet)
 }
 
-// send sends changes. Without any, it says where the stream is, so that the position of a watcher that resumes after
-// a long quiet is not too old.
+// send sends changes. Without any, it sends the stream's position, so that a watcher that resumes after a long quiet
+// does not have one that is too old.
 func (s *stream) send(changes []registry.Change) error {
 	if len(changes) == 0 && len(s.out.Buf) == 0 {
 		s.keepAlive()
@@ -122,7 +122,7 @@ func (s *stream) awaitGap(ctx context.Context) error {
 	}
 }
 
-// reset tells the watcher to fetch everything; the stream goes on from what this node has now.
+// reset tells the watcher to fetch everything; the stream continues from what this node has now.
 func (s *stream) reset(reason string) error {
 	if err := s.changes.restart(); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (s *stream) position(dst []byte) []byte {
 	return append(eureka.AppendQuoted(append(dst, `{"index":`...), s.changes.at.String()), '}')
 }
 
-// keepAlive collects a new id without an event, and a comment that says how old this node's state
-// may be: a node that lost its leader is quiet as well.
+// keepAlive collects a new id without an event, and a comment that says how old this node's state may be: a node that
+// lost its leader is quiet as well.
 func (s *stream) keepAlive() {
 	s.out.Buf = append(append(s.out.Buf, "id: "...), s.changes.at.String()...)
 	s.out.Buf = append(s.out.Buf, "\n: age "...)
@@ -154,8 +154,8 @@ func (s *stream) keepAlive() {
 	s.out.Buf = append(s.out.Buf, "\n\n"...)
 }
 
-// appendChange appends a change as our own API shows it: what happened, to which instance, and the instance as
-// Eureka shows it. Where only the record of a removal is left there is nothing more than the name.
+// appendChange appends a change as our own API shows it: what happened, to which instance, and the instance as Eureka
+// shows it. If only the record of a removal is left, just the name is known.
 func appendChange(dst []byte, epoch string, c registry.Change) []byte {
 	l := shownLease(c)
 	dst = eureka.AppendQuoted(append(dst, `{"index":`...), web.FormatIndex(epoch, c.Index))
@@ -163,30 +163,31 @@ func appendChange(dst []byte, epoch string, c registry.Change) []byte {
 	dst = eureka.AppendQuoted(append(dst, `,"why":`...), whyChanged(c))
 	dst = eureka.AppendQuoted(append(dst, `,"app":`...), l.Instance.App)
 	dst = eureka.AppendQuoted(append(dst, `,"id":`...), l.Instance.ID())
-	if l.RegisteredAt != 0 { // else only the record of its removal is left
+	if l.RegisteredAt != 0 { // otherwise only the record of its removal is left
 		dst = eureka.AppendQuoted(append(dst, `,"status":`...), l.Instance.Status.String())
 		dst = eureka.AppendInstance(append(dst, `,"instance":`...), eureka.Format{}, l, l.RenewedAt)
 	}
 	return append(dst, '}')
 }
 
-// changeTexts are newest changes as watchers get them: each is encoded once for all of them, which ask at about the same time.
-// One that another has taken the place of is encoded for its reader, and so is one of a large instance: what is kept has a bound.
+// changeTexts caches the newest changes as watchers get them: each is encoded once for all watchers, which ask at
+// about the same time. A change that another one has displaced, or one of a large instance, is encoded for its reader:
+// the cache has a bound.
 type changeTexts [keptTexts]atomic.Pointer[changeText]
 
 const (
 	keptTexts = 1024
-	keptText  = 8 << 10 // bytes that the instance of one may take
+	keptText  = 8 << 10 // bytes that an instance may take to be cached
 )
 
-// changeText is a change in a history, and its text as soon as that is asked for.
+// changeText is a change in a history, and its text once somebody has asked for it.
 type changeText struct {
 	epoch  string
 	change registry.Change
 	encode func() []byte
 }
 
-// of returns the text of a change, which its reader must not write.
+// of returns the text of a change, which its reader must not modify.
 func (t *changeTexts) of(epoch string, c registry.Change) []byte {
 	if c.Lease.Weight() > keptText {
 		return appendChange(nil, epoch, c)
@@ -195,7 +196,7 @@ func (t *changeTexts) of(epoch string, c registry.Change) []byte {
 	found := place.Load()
 	if found == nil || found.epoch != epoch || found.change != c {
 		made := &changeText{epoch, c, sync.OnceValue(func() []byte { return appendChange(nil, epoch, c) })}
-		if !place.CompareAndSwap(found, made) { // another reader was faster, of the same change most likely
+		if !place.CompareAndSwap(found, made) { // another reader was faster, most likely with the same change
 			if other := place.Load(); other.epoch == epoch && other.change == c {
 				made = other
 			}
@@ -205,7 +206,7 @@ func (t *changeTexts) of(epoch string, c registry.Change) []byte {
 	return found.encode()
 }
 
-// shownLease is a changed lease as readers see it: one in quarantine is gone for them.
+// shownLease returns a changed lease as readers see it: one in quarantine is gone for them.
 func shownLease(c registry.Change) *registry.Lease {
 	if c.Kind != registry.Hidden {
 		return c.Lease
@@ -215,8 +216,8 @@ func shownLease(c registry.Change) *registry.Lease {
 	return &hidden
 }
 
-// whyChanged is the cause of a change in one word. The end of a quarantine shows an instance anew
-// that was registered before: it is added, but not registered.
+// whyChanged returns the cause of a change in one word. The end of a quarantine shows an instance again that was
+// registered before: it is added, but not registered.
 func whyChanged(c registry.Change) string {
 	switch {
 	case c.Kind == registry.Canceled:
@@ -231,7 +232,7 @@ func whyChanged(c registry.Change) string {
 	return "changed"
 }
 
-// appendEvent appends a server-sent event. data holds no line break, as JSON never needs one.
+// appendEvent appends a server-sent event. data has no line break, because JSON never needs one.
 func appendEvent(dst []byte, name, id string, data func([]byte) []byte) []byte {
 	dst = append(append(dst, "event: "...), name...)
 	dst = append(append(dst, "\nid: "...), id...)

@@ -13,15 +13,15 @@ import (
 type summaryInput struct {
 	health   registry.Health
 	settings registry.Settings
-	alone    bool // each node decides by itself, without a leader
+	alone    bool // each node decides on its own, without a leader
 	owner    ownerLink
-	// uncounted is how much (ms) the lease clock has fallen behind the wall clock since the last renewal: it
-	// stood still, or the wall clock was set.
+	// uncounted is how much (ms) the lease clock has fallen behind the wall clock since the last renewal: it stood
+	// still, or the wall clock was set.
 	uncounted int64
 }
 
-// summaryOf says of a live instance what an operator asks at night: is it shown, with which status and by
-// whose act, is it alive, and if not, why is it still there.
+// summaryOf answers what an operator asks at night about a live instance: is it shown, with which status and by whose
+// act, is it alive, and if not, why is it still there.
 func summaryOf(e *api.Explanation, c summaryInput) string {
 	sentences := []string{presenceSentence(e)}
 	if e.Override != nil {
@@ -140,7 +140,7 @@ func whyStill(e *api.Explanation, c summaryInput) string {
 	return "It goes with one of the next eviction rounds, each of which takes a part of the registry."
 }
 
-// removalSummary says when and why an instance that is gone went.
+// removalSummary says when and why a removed instance went.
 func removalSummary(e *api.Explanation, history []registry.Event) string {
 	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, Time(e.Removed.At))
 	if e.Removed.Kind == "evicted" {
@@ -204,13 +204,13 @@ func inBrackets(principal string) string {
 	return " (" + principal + ")"
 }
 
-// ownerLink is what people are told of the link from an instance's owner.
+// ownerLink is what people are told about the link from an instance's owner.
 type ownerLink struct {
-	datacenter string // "": this one, without a link
-	everHeard  bool   // ever
-	age        int64  // ms of lease clock since
+	datacenter string // empty for this one, which needs no link
+	everHeard  bool   // has ever been heard from
+	age        int64  // ms of lease clock since it was last heard
 	cut        bool
-	policy     string // replication.on-cut of the peer, as Peers words it; "": it is not known
+	policy     string // replication.on-cut of the peer, as Peers words it; empty if unknown
 }
 
 // keeps reports whether the owner's leases are kept although their time has passed.
@@ -223,7 +223,7 @@ func (c ownerLink) keeps() bool {
 	return err == nil && c.age <= d.Milliseconds()
 }
 
-// sentence names the datacenter that owns an instance, and says what becomes of the lease while the link is cut.
+// sentence names the datacenter that owns an instance, and says what happens to the lease while the link is cut.
 func (c ownerLink) sentence() string {
 	belongs := "It belongs to datacenter " + c.datacenter
 	switch {

@@ -11,10 +11,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Upgrade is the levels of the formats that the nodes read and write.
+// Upgrade shows and raises the levels of the formats that the nodes read and write.
 type Upgrade interface {
 	Upgrade(ctx context.Context) api.Upgrade
-	// Finalize has the next level written. It ends within the time of a write, 4 s. Errors: level.NotYet and
+	// Finalize raises the written level by one. It ends within the time of a write, 4 s. Errors: level.NotYet and
 	// registry.ErrNoLeader (nothing was done), registry.ErrUnknownOutcome.
 	Finalize(ctx context.Context) error
 }

@@ -17,19 +17,19 @@ import (
 // maxWait bounds a long poll.
 const maxWait = 10 * time.Minute
 
-// watchRequest is what a watcher asks for.
+// watchRequest holds the parameters of a watch.
 type watchRequest struct {
 	which     registry.Selector
 	from      position
 	resumes   bool                 // from was given
-	read      registry.Consistency // of now, where it begins without from
+	read      registry.Consistency // freshness of the starting point without from
 	readGiven bool                 // read was given
 	wait      time.Duration
-	polls     bool // wait was given: a long poll, not a stream
+	polls     bool // wait was given: this is a long poll, not a stream
 }
 
-// watch is GET /v1/rollcall/watch: changes as they happen, as a stream of events or, with wait, as
-// one response. Every node serves it from its own change list; no node knows of another's watchers.
+// watch is GET /v1/rollcall/watch: changes as they happen, as a stream of events or, with wait, as one response. Every
+// node serves it from its own change list; no node knows of another's watchers.
 func (c call) watch() (any, error) {
 	ask := c.watchRequest()
 	if c.Err != nil {
@@ -52,8 +52,8 @@ func (c call) watch() (any, error) {
 	return web.Sent, c.stream(ctx, c.W, f)
 }
 
-// openReader is a reader from where a watcher wants to begin: now, or the position that it names. A
-// position that this node does not know may be newer than what it has applied, so it asks first.
+// openReader returns a reader from where a watcher wants to begin: now, or the position that it names. A position
+// unknown to this node may be newer than what it has applied, so it asks first.
 func (o *Own) openReader(ctx context.Context, ask watchRequest) (*changeReader, error) {
 	f := &changeReader{service: o.Service, which: ask.which, at: ask.from}
 	v := web.StaleView(o.Service)
@@ -69,10 +69,10 @@ func (o *Own) openReader(ctx context.Context, ask watchRequest) (*changeReader, 
 	case fresh.Epoch() == ask.from.epoch && fresh.Index() < ask.from.index:
 		return nil, web.BadRequest(fmt.Sprintf("index %s has not happened yet; the registry is at %s", ask.from, positionOf(fresh.View)))
 	}
-	return f, nil // a foreign position is found by the first read
+	return f, nil // the first read finds a foreign position
 }
 
-// viewToWatch is the view at which a watcher begins, or with which its position is compared.
+// viewToWatch returns the view at which a watcher begins, or which its position is compared with.
 func (o *Own) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView, error) {
 	if ask.readGiven && !ask.resumes {
 		return o.ViewAt(ctx, ask.read)
@@ -80,7 +80,7 @@ func (o *Own) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView,
 	return o.Newest(ctx)
 }
 
-// watchRequest reads what a watcher asks for.
+// watchRequest reads the parameters of a watch.
 func (c call) watchRequest() (ask watchRequest) {
 	ask.which.App = strings.ToUpper(c.Text("app"))
 	ask.read, ask.readGiven = c.Consistency()
@@ -101,9 +101,8 @@ func (c call) waiting() (wait time.Duration, given bool) {
 	return c.Duration("wait", 0, maxWait, fmt.Sprintf("wait must be a duration from 0s to %v, like 30s", maxWait))
 }
 
-// longPoll responds with the changes after the reader's position as soon as there are any, and with
-// none when the time has passed or the node shuts down. It sends at most maxRead; the next poll
-// gets the others at once.
+// longPoll responds with the changes after the reader's position as soon as there are any, or with an empty list when
+// the time has passed or the node shuts down. It sends at most maxRead; the next poll gets the others at once.
 func (o *Own) longPoll(ctx context.Context, w http.ResponseWriter, f *changeReader, wait time.Duration) error {
 	out := web.NewStreamWriter(w, o.Watches.Pace)
 	out.Pause()
@@ -131,7 +130,7 @@ func (o *Own) longPoll(ctx context.Context, w http.ResponseWriter, f *changeRead
 		}
 		out.Buf = append(out.Buf, o.texts.of(f.at.epoch, c)...)
 		if out.Full() && out.Flush() != nil {
-			return nil // the client went away, or reads nothing
+			return nil // the client went away, or stopped reading
 		}
 	}
 	out.Buf = append(out.Buf, "]}\n"...)
@@ -141,7 +140,7 @@ func (o *Own) longPoll(ctx context.Context, w http.ResponseWriter, f *changeRead
 	return nil
 }
 
-// refuseLost tells a watcher to fetch everything and from where to go on then.
+// refuseLost tells a watcher to fetch everything and where to resume then.
 func (o *Own) refuseLost(f *changeReader, reason string, cause error) error {
 	if err := f.restart(); err != nil {
 		return err

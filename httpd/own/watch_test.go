@@ -27,13 +27,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// changedLater is an instance as its client changed it after its first registration.
+// changedLater returns an instance as its client changed it after its first registration.
 func changedLater(i *registry.Instance) *registry.Instance {
 	i.LastDirty += 1000
 	return i
 }
 
-// watchedLife is what happens to an instance, and what a watcher is told of it.
+// watchedLife lists what happens to an instance, and what a watcher is told about it.
 var watchedLife = []struct {
 	op                  registry.Op
 	action, why, status string
@@ -54,7 +54,7 @@ func TestWatchSendsEveryChangeAtOnce(t *testing.T) {
 		s := n.Watch(t, "")
 		expect.That(t, s.Start.Id == "test-1" && s.Start.Data.Index == "test-1", "it starts with %+v, want test-1", s.Start)
 		for i, row := range watchedLife {
-			time.Sleep(time.Second) // nothing was sent lately
+			time.Sleep(time.Second) // lets some quiet time pass
 			begun := time.Now()
 			n.Perform(t, row.op)
 			e, index := s.Want("change"), fmt.Sprintf("test-%d", i+2)
@@ -218,7 +218,7 @@ func TestWatchThatCannotBeginSaysWhy(t *testing.T) {
 			got := n.Get(t, "/v1/rollcall/watch"+query)
 			expect.That(t, got.Status == 503 && got.Header.Get("Retry-After") != "", "%q without a quorum: got %d %s", query, got.Status, got.Body)
 		}
-		for _, query := range []string{"?consistency=stale", "?index=test-1"} { // needs no other node
+		for _, query := range []string{"?consistency=stale", "?index=test-1"} { // need no other node
 			n.Watch(t, query)
 		}
 	})
@@ -241,7 +241,8 @@ func TestWatchersHaveALimit(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := httpdtest.NewBubbled(t, httpd.Config{Metrics: metrics, Limits: web.Limits{Watchers: 2}})
 		n.Watch(t, "")
-		go func() { _, _ = n.RoundTrip(t, httpdtest.Request("GET", "/v1/rollcall/watch?wait=1s", "")) }() // its place counts, not its response
+		// only its place counts, not its response
+		go func() { _, _ = n.RoundTrip(t, httpdtest.Request("GET", "/v1/rollcall/watch?wait=1s", "")) }()
 		synctest.Wait()
 		if got := httpdtest.Gathered(t, metrics, "rollcall_http_watchers", nil); got != 2 {
 			t.Errorf("%v watchers are counted, want 2", got)
@@ -263,7 +264,8 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 		s := n.Watch(t, "")
 		polled := make(chan httpdtest.Reply, 1)
 		go func() {
-			got, _ := n.RoundTrip(t, httpdtest.Request("GET", "/v1/rollcall/watch?wait=10m&index=test-1", "")) // an error leaves no response
+			// no response after an error
+			got, _ := n.RoundTrip(t, httpdtest.Request("GET", "/v1/rollcall/watch?wait=10m&index=test-1", ""))
 			polled <- got
 		}()
 		synctest.Wait()
@@ -343,7 +345,7 @@ func TestWatchReadsManyChangesInParts(t *testing.T) {
 	})
 }
 
-// newSecure is a server with its own settings in a bubble, and a client that speaks HTTP/2 with it.
+// newSecure starts a server with its own settings in a bubble, and returns a client that speaks HTTP/2 with it.
 func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool) (*registrytest.Memory, *http.Client) {
 	t.Helper()
 	m := registrytest.New()
@@ -363,8 +365,7 @@ func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool
 	return m, &http.Client{Transport: transport}
 }
 
-// A connection over TLS ends within an hour, in good order: a stream is ended, and what comes later goes over another
-// one.
+// A TLS connection ends within an hour, gracefully: a stream is ended, and later requests use another connection.
 func TestConnectionOverTLSEndsWithinAnHour(t *testing.T) {
 	certificate, trusted := httpdtest.Certified(t)
 	httpdtest.Bubble(t, func(t *testing.T) {
@@ -380,7 +381,7 @@ func TestConnectionOverTLSEndsWithinAnHour(t *testing.T) {
 			resp := need.Got(client.Do(need.Got(http.NewRequestWithContext(trace, "GET", "https://example.com/healthz", nil))(t)))(t)
 			io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
-			time.Sleep(time.Second) // until the client knows that the connection takes no more
+			time.Sleep(time.Second) // until the client knows that the connection accepts no more requests
 			return is
 		}
 		first, second := reused(), reused()
@@ -388,7 +389,7 @@ func TestConnectionOverTLSEndsWithinAnHour(t *testing.T) {
 	})
 }
 
-// In HTTP/2 a time limit for writes ends a stream on which nothing is written, too.
+// In HTTP/2 a write time limit also ends a stream on which nothing is written.
 func TestWatchThatIsQuietLivesOverHTTP2(t *testing.T) {
 	certificate, trusted := httpdtest.Certified(t)
 	httpdtest.Bubble(t, func(t *testing.T) {

@@ -185,7 +185,7 @@ func (c *Call) CredentialOf() string {
 	return text
 }
 
-// labelOf returns a need's label in metrics; an empty resource means anything.
+// labelOf returns a need's label in metrics, which is empty for the need anything.
 func labelOf(need access.Need) string {
 	if need == anything {
 		return ""

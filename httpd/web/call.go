@@ -226,8 +226,8 @@ func (c *Call) Rest() string {
 	return ""
 }
 
-// respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false are sent
-// without a newline: clients compare the word.
+// respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false are never
+// indented: clients look for the bare word.
 func (c *Call) respondConsul(document any) error {
 	body, err := c.EncodeConsul(document)
 	if err != nil {
