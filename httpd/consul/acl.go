@@ -22,15 +22,16 @@ type aclToken struct {
 // aclLink names a policy or a role.
 type aclLink struct{ ID, Name string }
 
-// hiddenSecret is in the place of a secret that is not shown.
+// hiddenSecret replaces a secret that is not shown.
 const hiddenSecret = "<hidden>"
 
-// anonymousToken is that of callers without one.
+// anonymousToken is the token of callers without one.
 var anonymousToken = aclToken{
 	AccessorID: "00000000-0000-0000-0000-000000000002", SecretID: "anonymous", Description: "Anonymous Token", Policies: []aclLink{}, Roles: []aclLink{},
 }
 
-// ownToken is GET /v1/acl/token/self. Where nobody is asked, there is no access control for clients of Consul either.
+// ownToken is GET /v1/acl/token/self. Where no credentials are required, clients of Consul see no access control
+// either.
 func (c call) ownToken() (any, error) {
 	p := c.Principal()
 	switch k := c.Token(p); {
@@ -60,8 +61,9 @@ func shownToken(k *access.Token, secret string) aclToken {
 	return shown
 }
 
-// bootstrap is PUT /v1/acl/bootstrap: the first operator, once for each cluster. In Consul whoever comes first gets that;
-// here, as every change of roles and tokens, only who may change them, such as by the socket in a node's data directory.
+// bootstrap is PUT /v1/acl/bootstrap: it makes the first operator, once for each cluster. In Consul whoever comes
+// first may do that; here, as with every change of roles and tokens, only a caller who may change them, such as one
+// over the socket in a node's data directory.
 func (c call) bootstrap() (any, error) {
 	if body := c.Body(c.Limits().IgnoredBytes); len(body) > 0 {
 		c.Refuse("Invalid bootstrap request: secrets are made here, and none is taken")
@@ -70,7 +72,7 @@ func (c call) bootstrap() (any, error) {
 		return nil, c.Err
 	}
 	secret := c.NewSecret("")
-	accessor, hash, _ := access.Parse(secret, c.ClusterID()) // it was just made
+	accessor, hash, _ := access.Parse(secret, c.ClusterID()) // cannot fail: it was just made
 	k := &access.Token{Accessor: accessor, Secrets: []access.Secret{{Hash: hash}}, By: c.Principal().Name}
 	result, err := c.CoordinateAwaitingLeader(c.R.Context(), kv.Access{Change: access.Founding(k)})
 	switch {

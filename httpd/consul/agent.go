@@ -15,36 +15,36 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Ids of services and checks belong to an agent (docs/adr/0024). In Consul that is a process beside the programs of a
-// host; here every server answers for every agent, and an agent is only a name: its node's.
+// Ids of services and checks belong to an agent (docs/adr/0024). In Consul an agent is a process beside the programs
+// of a host; here every server answers for every agent, and an agent is only a name: its node's.
 
-// Agents says whose agent takes a call that names none.
+// Agents decides whose agent takes a call that names no agent.
 type Agents string
 
 // The settings of consul.agents.
 const (
-	// AgentsBySource, the default: each address from which calls come has an agent.
+	// AgentsBySource, the default, gives each source address of calls an agent.
 	AgentsBySource Agents = "source"
-	// OneAgent: the logical node's, for all.
+	// OneAgent is the logical node's, for all calls.
 	OneAgent Agents = "one"
 )
 
 // agent is the agent that a call is for.
 type agent struct {
-	node    string // as the registry names it
+	node    string // the registry's name of it
 	address string // of its host, as far as the call shows it
-	named   bool   // by the call: all of it is of one host
+	named   bool   // by the call: all its services are on one host
 }
 
-// agentPath is in front of the paths of calls that name their agent: clients have it from their server's address,
+// agentPath precedes the paths of calls that name their agent: clients have it from their server's address,
 // http://host:8761/agent/web-7.
 const agentPath = "/agent/"
 
 // namedAgent is the context key for the agent that a call names.
 type namedAgent struct{}
 
-// CutAgent removes the agent in front of a request's path, and puts it into the request's context. Error: the
-// path begins like one that names an agent, but names none.
+// CutAgent removes the agent at the front of a request's path, and puts it into the request's context. Error: the path
+// begins like one that names an agent, but names none.
 func CutAgent(r *http.Request) (*http.Request, error) {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), agentPath)
 	if !ok {
@@ -66,11 +66,11 @@ func CutAgent(r *http.Request) (*http.Request, error) {
 	u := *r.URL
 	cut.URL = &u
 	u.RawPath = "/" + path
-	u.Path, _ = url.PathUnescape(u.RawPath) // it was escaped
+	u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: it was escaped
 	return cut, nil
 }
 
-// checkAgent refuses what cannot be the name of an agent.
+// checkAgent refuses text that cannot be the name of an agent.
 func checkAgent(name string) error {
 	why := ""
 	switch {
@@ -90,7 +90,7 @@ func checkAgent(name string) error {
 	return web.BadRequest(fmt.Sprintf("Invalid agent name %q in the path: %s", name, why))
 }
 
-// agent is the one that the call is for.
+// agent returns the agent that the call is for.
 func (c call) agent() agent {
 	source := c.source()
 	name, named := c.R.Context().Value(namedAgent{}).(string)
@@ -111,7 +111,7 @@ func (c call) agent() agent {
 	return a
 }
 
-// address is the address from which the call comes, a loopback one too.
+// address returns the address that the call comes from, even a loopback one.
 func (c call) address() string {
 	host, _ := splitAddress(c.R.RemoteAddr)
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -120,8 +120,9 @@ func (c call) address() string {
 	return host
 }
 
-// source is the address of the host from which the call comes. A program on the host of this server may ask it on
-// loopback and the next server on the network: it comes from this server's host, as other hosts name it.
+// source returns the address of the host that the call comes from. A program on this server's host may ask this server
+// on loopback and the next one on the network: on loopback it counts as coming from this server's host, as other hosts
+// name it.
 func (c call) source() string {
 	ip, err := netip.ParseAddr(c.address())
 	if err != nil {
@@ -138,7 +139,7 @@ func (c call) source() string {
 
 func (a agent) isLogical() bool { return a.node == "" }
 
-// registering is op as an operation of the agent.
+// registering turns op into an operation of the agent.
 func (a agent) registering(op registry.RegisterCatalog) registry.RegisterCatalog {
 	op.Agent, op.Readdress = true, a.named
 	if !a.isLogical() {
@@ -147,7 +148,7 @@ func (a agent) registering(op registry.RegisterCatalog) registry.RegisterCatalog
 	return op
 }
 
-// asNode returns the agent's node where nothing is registered on it: whoever asks an agent finds it in the catalog.
+// asNode returns the agent's node when nothing is registered on it: whoever asks an agent finds it in the catalog.
 func (a agent) asNode() *catalog.Node {
 	return &catalog.Node{Name: a.node, Address: a.address, Checks: []*catalog.Check{a.alive()}, CreateIndex: 1, ModifyIndex: 1}
 }
@@ -165,7 +166,7 @@ func (c call) otherNodes(v *registry.View) iter.Seq[string] {
 		if own != "" && !yield("") {
 			return
 		}
-		for n := range v.Nodes() { // the logical one is among them only if something of it is stored
+		for n := range v.Nodes() { // includes the logical one only if something of it is stored
 			if n.Name != "" && n.Name != own && !yield(n.Name) {
 				return
 			}
@@ -173,10 +174,9 @@ func (c call) otherNodes(v *registry.View) iter.Seq[string] {
 	}
 }
 
-// elsewhere returns the lease of a service with an id that the call's agent does not have: operators remove
-// and maintain services from wherever they are. It is nil if no other agent has one, or if the agent itself
-// had it and lost it, so that a program that leaves late does not hit its namesake on another host. Errors:
-// several agents have one.
+// elsewhere returns the lease of a service with an id that the call's agent lacks: operators remove and maintain
+// services from wherever they are. It returns nil if no other agent has one, or if the agent itself had it and lost
+// it, so that a program that leaves late does not hit its namesake on another host. Errors: several agents have one.
 func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err error) {
 	if _, ambiguous := v.ServiceOn("", id); ambiguous {
 		return nil, ambiguousService(v, id)
@@ -210,9 +210,8 @@ func (c call) had(v *registry.View, id string) bool {
 	return false
 }
 
-// isNamesake reports whether a check on another node belongs to a service whose id the call's agent has or
-// had, or to the node itself: then the call comes from a program that leaves late, and means a check that is
-// gone.
+// isNamesake reports whether a check on another node belongs to a service whose id the call's agent has or had, or to
+// the node itself: then the call comes from a program that leaves late, and means a check that is gone.
 func (c call) isNamesake(v *registry.View, node, id string) bool {
 	check, ok := v.CheckOn(node, id)
 	if !ok || check.Service == "" {
@@ -222,7 +221,7 @@ func (c call) isNamesake(v *registry.View, node, id string) bool {
 	return own != nil || c.had(v, check.Service)
 }
 
-// nodeOfLease is the node of a service, by the registry's name.
+// nodeOfLease returns the node of a service, by the registry's name.
 func nodeOfLease(l *registry.Lease) string {
 	if l.Service == nil {
 		return ""
@@ -230,7 +229,7 @@ func nodeOfLease(l *registry.Lease) string {
 	return l.Service.Node
 }
 
-// nodeOfCheck returns the only other agent that has a check with an id, if one does. Errors: several do.
+// nodeOfCheck returns the only other agent that has a check with an id, if there is one. Errors: several have it.
 func (c call) nodeOfCheck(v *registry.View, id string) (node string, known bool, err error) {
 	var all []string
 	for other := range c.otherNodes(v) {

@@ -14,10 +14,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// APIVersion is the version of Consul that clients are told, and whose API they may expect here. Clients
-// decide by it what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and
-// consul-esm does not start without a version that it can compare. Rollcall's own version stands beside it
-// (Self.Stats).
+// APIVersion is the version of Consul that clients are told, and whose API they may expect here. Clients use it to
+// decide what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and consul-esm does not
+// start without a version that it can compare. Rollcall's own version is shown beside it (Self.Stats).
 const APIVersion = "1.22.0"
 
 // buildInfo is the response of agent/version.
@@ -26,14 +25,14 @@ type buildInfo struct {
 	BuildDate    string
 	HumanVersion string
 	FIPS         string
-	Rollcall     string // our own program's version
+	Rollcall     string // the version of our own program
 }
 
-// Build returns what clients are told of the program.
+// Build returns what clients are told about the program.
 func (h Home) Build() buildInfo { return buildInfo{HumanVersion: APIVersion, Rollcall: h.Version} }
 
-// self is the response of agent/self. Every top-level member is an object, because the official client decodes
-// a map of maps.
+// self is the response of agent/self. Every top-level member is an object, because the official client decodes a map
+// of maps.
 type self struct {
 	Config      selfConfig
 	DebugConfig selfDebug
@@ -43,7 +42,7 @@ type self struct {
 	Meta        map[string]string
 }
 
-// selfConfig is what clients read of an agent's configuration.
+// selfConfig is the part of an agent's configuration that clients read.
 type selfConfig struct {
 	Datacenter        string
 	PrimaryDatacenter string
@@ -54,7 +53,7 @@ type selfConfig struct {
 	Version           string
 }
 
-// selfDebug is what clients read of the debugging settings: consul debug asks whether there are profiles to
+// selfDebug is the part of the debugging settings that clients read: consul debug asks whether there are profiles to
 // fetch, and this API has none.
 type selfDebug struct{ EnableDebug, ACLsEnabled bool }
 
@@ -95,7 +94,7 @@ func (h Home) Member(name, host string, port int, alive bool) member {
 	return m
 }
 
-// Self returns what a node's agent says of itself; member is the server that answers, leader the leader's address.
+// Self returns what a node's agent says about itself; member is the server that answers, leader the leader's address.
 func (h Home) Self(agent Node, member member, leader string) self {
 	return self{
 		Config: selfConfig{
@@ -111,21 +110,21 @@ func (h Home) Self(agent Node, member member, leader string) self {
 	}
 }
 
-// WithHash returns the service with the hash of its content, with which a client waits for a change.
+// WithHash returns the service with the hash of its content, which a client names to wait for a change.
 func (s agentService) WithHash() agentService {
 	s.ContentHash = ""
-	text, _ := json.Marshal(s) // texts, numbers and JSON always encode
+	text, _ := json.Marshal(s) // cannot fail: texts, numbers and JSON always encode
 	sum := sha256.Sum256(text)
 	s.ContentHash = fmt.Sprintf("%x", sum[:8])
 	return s
 }
 
-// Home is what responses say of the logical node.
+// Home is what responses say about the logical node.
 type Home struct {
 	Datacenter string
 	Version    string // of our own program
 	Epoch      string // the cluster's id
-	Address    string // host by which clients reach the cluster
+	Address    string // host where clients reach the cluster
 	Port       int    // of the service "consul": where its servers reach each other
 }
 
@@ -151,7 +150,8 @@ type Node struct {
 	CreateIndex     registry.Index `bexpr:"-"`
 	ModifyIndex     registry.Index `bexpr:"-"`
 
-	Partition, PeerName string `json:"-"` // always empty: the free edition has none, and no other cluster's nodes are here
+	// always empty: the free edition lacks them, and no other cluster's nodes are here
+	Partition, PeerName string `json:"-"`
 }
 
 // Node returns a node as responses show it; nil stands for the logical one.
@@ -169,7 +169,7 @@ func (h Home) Node(n *catalog.Node) Node {
 	return shown
 }
 
-// complete adds what agents of Consul say of their node, where no registrar said something else.
+// complete adds what Consul's agents say about their node, where no registrar said otherwise.
 func (h Home) complete(n *Node) {
 	if n.ID == "" {
 		n.ID = uuidOf("agent " + h.Epoch + " " + n.Node)
@@ -180,7 +180,7 @@ func (h Home) complete(n *Node) {
 	n.Meta = agentMeta(n.Meta)
 }
 
-// taggedAddresses returns the ones that agents of Consul give their node.
+// taggedAddresses returns the tagged addresses that Consul's agents give their node.
 func taggedAddresses(address string) map[string]string {
 	tagged := map[string]string{"lan": address, "wan": address}
 	if family := familyOf(address); family != "" {
@@ -201,11 +201,11 @@ func (h Home) logical(n *catalog.Node) Node {
 	return shown
 }
 
-// bareMeta is the metadata of an agent's node: exactly what an agent of Consul has, because clients compare
-// it. It is shared, and never changed.
+// bareMeta is the metadata of an agent's node: exactly what an agent of Consul has, because clients compare it. It is
+// shared, and never changed.
 var bareMeta = map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
 
-// agentMeta is bareMeta with what was registered beside it.
+// agentMeta is bareMeta with what was registered in addition.
 func agentMeta(registered map[string]string) map[string]string {
 	if len(registered) == 0 {
 		return bareMeta
@@ -227,8 +227,8 @@ func familyOf(address string) string {
 	return "ipv6"
 }
 
-// NodeName is the name of the logical node, which stands for the whole cluster, whichever server is asked. In
-// domain values its name is empty.
+// NodeName is the name of the logical node, which stands for the whole cluster, whichever server is asked. In domain
+// values its name is empty.
 const NodeName = catalog.LogicalNode
 
 // ShownNode returns a node's name as responses show it.

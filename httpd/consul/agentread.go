@@ -23,12 +23,12 @@ func (c call) agentSelf() (any, error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(c.R.Context())
-	cancel() // what this node knows of itself is enough
+	cancel() // this node's own knowledge is enough
 	leader, _ := c.config.Coordination.RaftAddresses()
 	return home.Self(home.Node(node), c.ownMember(ctx, home), leader), nil
 }
 
-// ownMember is this server as a member.
+// ownMember returns this server as a member.
 func (e *endpoints) ownMember(ctx context.Context, home Home) member {
 	for _, n := range e.Cluster.Status(ctx).Nodes {
 		if n.ID == e.Name {
@@ -42,8 +42,8 @@ func (e *endpoints) ownMember(ctx context.Context, home Home) member {
 // agentVersion is GET /v1/agent/version.
 func (c call) agentVersion() (any, error) { return c.home("").Build(), nil }
 
-// agentMembers is GET /v1/agent/members: the servers of the cluster. Those of all datacenters, for which wan asks, are
-// the same ones by their longer names.
+// agentMembers is GET /v1/agent/members: the servers of the cluster. With wan, which asks for those of all
+// datacenters, it returns the same ones with their longer names.
 func (c call) agentMembers() (any, error) {
 	home := c.home(c.Epoch())
 	wan := c.Text("wan") != ""
@@ -68,10 +68,10 @@ func (c call) agentMembers() (any, error) {
 	return members, c.Err
 }
 
-// agentServices is GET /v1/agent/services: the agent's by id. Of instances of the same id, which only clients of Eureka
-// can register, and on the logical node, it shows the first.
+// agentServices is GET /v1/agent/services: the agent's services by id. Of instances with the same id, which only
+// clients of Eureka can register, and only on the logical node, it shows the first.
 func (c call) agentServices() (any, error) {
-	filter := filterOf[nodeService](c) // it may name the same of an AgentService, which has no proxy at times
+	filter := filterOf[nodeService](c) // it may name the same fields of an AgentService, which sometimes has no proxy
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
@@ -86,13 +86,13 @@ func (c call) agentServices() (any, error) {
 	return services, c.Err
 }
 
-// Indexes for a client that waits for other content.
+// Indexes for a client that waits for a change of content.
 const (
 	sameContent  = 1
 	otherContent = 2
 )
 
-// agentService is GET /v1/agent/service/{id}. With the hash of the content it waits for other content.
+// agentService is GET /v1/agent/service/{id}. With the hash of the content it waits for a change.
 func (c call) agentService() (any, error) {
 	id, hash := c.Rest(), c.Text("hash")
 	q := c.consulQuery()
@@ -106,7 +106,7 @@ func (c call) agentService() (any, error) {
 	}))
 }
 
-// withHash is a service of the agent with the hash of its content; known is the one that the client has.
+// withHash returns a service of the agent with the hash of its content; known is the hash that the client has.
 func (c *shownCatalog) withHash(by call, id, known string) web.Found {
 	l, _ := c.ServiceOn(c.self.node, id)
 	if l == nil || l.Quarantine != nil {
@@ -125,7 +125,7 @@ func (c *shownCatalog) withHash(by call, id, known string) web.Found {
 	return f
 }
 
-// agentChecks is GET /v1/agent/checks: the agent's by id, without the one that it always has.
+// agentChecks is GET /v1/agent/checks: the agent's checks by id, without the one that every agent has.
 func (c call) agentChecks() (any, error) {
 	filter := filterOf[Check](c)
 	cat := c.agentCatalog()
@@ -161,7 +161,8 @@ func (c call) agentHealthByID() (any, error) {
 	return c.respondHealth(healthCode(health.AggregatedStatus), health.AggregatedStatus, health)
 }
 
-// agentHealthByName is GET /v1/agent/health/service/name/{name}: the worst of a name's services on the agent's node.
+// agentHealthByName is GET /v1/agent/health/service/name/{name}: the worst state among a name's services on the
+// agent's node.
 func (c call) agentHealthByName() (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -187,7 +188,7 @@ func (c call) agentHealthByName() (any, error) {
 	return c.respondHealth(healthCode(worst), worst, all)
 }
 
-// health is a service of the agent with its checks and those that were registered on its node.
+// health returns a service of the agent with its checks and those registered on its node.
 func (c *shownCatalog) health(s Service) agentHealth {
 	node, _ := c.Node(c.self.node)
 	checks := append(c.seen(nodeChecks(false, node), ""), s.Checks...)
@@ -214,7 +215,7 @@ func (c call) respondHealth(status int, reason string, value any) (any, error) {
 	return value, nil
 }
 
-// healthCode is the status of a response about health, for load balancers that look at nothing else.
+// healthCode returns the status of a response about health, for load balancers that look at nothing else.
 func healthCode(aggregate string) int {
 	switch aggregate {
 	case StatusWord(catalog.Passing):
@@ -225,8 +226,8 @@ func healthCode(aggregate string) int {
 	return http.StatusServiceUnavailable
 }
 
-// statusLeader is GET status/leader: its node-to-node address, or "". Programs poll it while they start, and for their own health,
-// without the token that they have: Consul asks for none.
+// statusLeader is GET status/leader: the leader's node-to-node address, or "". Programs poll it while they start, and
+// for their own health, without their token: Consul requires none.
 func (c call) statusLeader() (any, error) {
 	leader, _ := c.config.Coordination.RaftAddresses()
 	return leader, nil

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// newAgents is a node where each address from which calls come has an agent.
+// newAgents starts a node where each source address of calls has an agent.
 func newAgents(t testing.TB) *httpdtest.Node {
 	t.Helper()
 	config, catalog := httpdtest.CatalogConfig()
@@ -35,8 +35,8 @@ func newAgents(t testing.TB) *httpdtest.Node {
 	return n
 }
 
-// agentClient is the official client of an agent: a name, by the address of the server, or an address, from which the
-// calls then come.
+// agentClient returns the official client of an agent: a name, which goes into the server's address, or an address,
+// which the calls then come from.
 func agentClient(t testing.TB, n *httpdtest.Node, agent string) *api.Client {
 	t.Helper()
 	config := api.DefaultConfig()
@@ -52,7 +52,7 @@ func agentClient(t testing.TB, n *httpdtest.Node, agent string) *api.Client {
 	return need.Got(api.NewClient(config))(t)
 }
 
-// listed are the services of a name that are passing, as node/id@address.
+// listed returns the passing services of a name, as node/id@address.
 func listed(t testing.TB, c *api.Client, name string) []string {
 	t.Helper()
 	entries, _, err := c.Health().Service(name, "", true, nil)
@@ -64,14 +64,14 @@ func listed(t testing.TB, c *api.Client, name string) []string {
 	return all
 }
 
-// serviceIDs are those that an agent has.
+// serviceIDs returns the ids of an agent's services.
 func serviceIDs(t testing.TB, c *api.Client) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(need.Got(c.Agent().Services())(t)))
 }
 
-// TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn is what stock programs on two hosts do: the same id, the same port. One of
-// the hosts leaves, and the other one stays.
+// TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn plays stock programs on two hosts with the same id and the same port.
+// One of the hosts leaves, and the other one stays.
 func TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn(t *testing.T) {
 	for _, row := range []struct{ one, other, address string }{
 		{"127.0.0.2", "127.0.0.3", "127.0.0.2"},
@@ -98,7 +98,7 @@ func TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn(t *testing.T) {
 			checks, err := other.Agent().Checks()
 			expect.That(t, err == nil && len(checks) == 1 && checks["alive"] != nil && checks["alive"].Node == row.other, "an agent lists the checks %v (%v)", checks, err)
 			ok(t, one.Agent().CheckDeregister("alive"))
-			leftTwice := func(when string) { // what one has lost is not taken from the other
+			leftTwice := func(when string) { // an id that one host has lost is not taken from the other
 				t.Helper()
 				err := one.Agent().CheckDeregister("alive")
 				expect.That(t, err != nil && strings.Contains(err.Error(), "404"), "%s: its check was deregistered once more: %v", when, err)
@@ -113,7 +113,8 @@ func TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn(t *testing.T) {
 			err = one.Agent().PassTTL("alive", "")
 			expect.That(t, err != nil && strings.Contains(err.Error(), fmt.Sprintf("Agent %q has a check of that ID, and this call is for agent %q", row.other, row.one)),
 				"a heartbeat of what left: %v", err)
-			err = one.Agent().ServiceDeregister("orders-8080") // a program that leaves twice does not take its namesake along
+			// a program that leaves twice does not take its namesake along
+			err = one.Agent().ServiceDeregister("orders-8080")
 			expect.That(t, err != nil && strings.Contains(err.Error(), "404"), "it left twice: %v", err)
 			expect.Equal(t, len(listed(t, other, "orders")), 1, "listed after one left twice:")
 		})
@@ -144,7 +145,7 @@ func TestConsulAgentIsItsNodeForThoseWhoAskIt(t *testing.T) {
 	expect.That(t, err == nil && len(nodes) == 1, "with nothing on the agent the nodes are %+v (%v)", nodes, err)
 }
 
-// TestConsulAgentMaintenanceTakesOneHostOut: Eureka's instances and the services of other hosts stay.
+// TestConsulAgentMaintenanceTakesOneHostOut checks that Eureka's instances and the services of other hosts stay.
 func TestConsulAgentMaintenanceTakesOneHostOut(t *testing.T) {
 	n := newAgents(t)
 	one, other := agentClient(t, n, "127.0.0.2"), agentClient(t, n, "127.0.0.3")
@@ -152,13 +153,15 @@ func TestConsulAgentMaintenanceTakesOneHostOut(t *testing.T) {
 	for _, c := range []*api.Client{one, other} {
 		ok(t, c.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", Port: 80}))
 	}
-	n.Must(t, "PUT", "/agent/127.0.0.2/v1/agent/maintenance?enable=true&reason=kernel", "") // an operator's, from elsewhere
+	// by an operator, from elsewhere
+	n.Must(t, "PUT", "/agent/127.0.0.2/v1/agent/maintenance?enable=true&reason=kernel", "")
 	all := listed(t, one, "web")
 	expect.That(t, len(all) == 1 && strings.HasPrefix(all[0], "127.0.0.3/"), "in maintenance of one host are listed %v", all)
 	expect.Equal(t, len(listed(t, one, "orders")), 1, "Eureka's instances in maintenance of one host:")
 	ok(t, one.Agent().DisableNodeMaintenance())
 	expect.Slice(t, listed(t, one, "web"), []string{"127.0.0.2/web@127.0.0.2", "127.0.0.3/web@127.0.0.3"}, "after the maintenance:")
-	// A host without services is in maintenance, too: what is registered meanwhile is.
+	// A host without services goes into maintenance, too: services registered there meanwhile are in maintenance as
+	// well.
 	idle := agentClient(t, n, "127.0.0.4")
 	ok(t, idle.Agent().EnableNodeMaintenance("kernel"))
 	ok(t, idle.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", Port: 80}))
@@ -238,7 +241,8 @@ func TestConsulAgentBehindOneAddressRefusesAnIDOfAnotherHost(t *testing.T) {
 	expect.Equal(t, len(listed(t, agentClient(t, n, "web-1"), "orders")), 2, "listed:")
 }
 
-// TestConsulAgentRefusesAnIDThatIsAnotherAgentsForEurekasClients: they know a service by its node, a colon and its id.
+// TestConsulAgentRefusesAnIDThatIsAnotherAgentsForEurekasClients: these know a service by its node, a colon and its
+// id.
 func TestConsulAgentRefusesAnIDThatIsAnotherAgentsForEurekasClients(t *testing.T) {
 	n := newAgents(t)
 	ok(t, agentClient(t, n, "web").Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "2:w"}))
@@ -249,16 +253,17 @@ func TestConsulAgentRefusesAnIDThatIsAnotherAgentsForEurekasClients(t *testing.T
 	expect.Slice(t, listed(t, agentClient(t, n, "web-1"), "web"), []string{"web/2:w@127.0.0.1"}, "listed:")
 }
 
-// TestConsulAgentTakesOverWhatItHadOnTheLogicalNode: when all agents were one, by setting or in an older version.
+// TestConsulAgentTakesOverWhatItHadOnTheLogicalNode covers services from when all agents were one, by setting or in an
+// older version.
 func TestConsulAgentTakesOverWhatItHadOnTheLogicalNode(t *testing.T) {
 	n := newAgents(t)
 	was, is := agentClient(t, n, "rollcall").Agent(), agentClient(t, n, "127.0.0.2").Agent()
 	service := &api.AgentServiceRegistration{Name: "web", ID: "w", Address: "10.0.0.2", Port: 80, Check: &api.AgentServiceCheck{CheckID: "alive", TTL: "1h", Status: "passing"}}
 	ok(t, was.ServiceRegister(service))
-	ok(t, is.PassTTL("alive", "")) // it is not registered again yet
+	ok(t, is.PassTTL("alive", "")) // not registered again yet
 	other := *service
 	other.Address, other.Check = "10.0.0.3", nil
-	ok(t, agentClient(t, n, "127.0.0.3").Agent().ServiceRegister(&other)) // of another host, and takes nothing over
+	ok(t, agentClient(t, n, "127.0.0.3").Agent().ServiceRegister(&other)) // another host's, which takes nothing over
 	expect.Equal(t, len(listed(t, agentClient(t, n, "127.0.0.2"), "web")), 2, "listed beside another host's:")
 	ok(t, agentClient(t, n, "127.0.0.3").Agent().ServiceDeregister("w"))
 	ok(t, is.ServiceRegister(service))
@@ -290,7 +295,7 @@ func TestConsulSessionOnChecksIsOnTheAgentsNode(t *testing.T) {
 	must("PUT", "/agent/web-1/v1/agent/service/register", `{"Name":"web","Check":{"CheckID":"alive","TTL":"1h","Status":"passing"}}`)
 	for _, row := range []struct{ body, node string }{
 		{``, "rollcall"},
-		{`{"Node":"web-1"}`, "rollcall"}, // nothing on it is needed, and it may go
+		{`{"Node":"web-1"}`, "rollcall"}, // nothing on it is needed, so it may go
 		{`{"NodeChecks":["serfHealth","alive"]}`, "web-1"},
 		{`{"ServiceChecks":[{"ID":"alive"}]}`, "web-1"},
 		{`{"Node":"web-1","Checks":["serfHealth","alive"]}`, "web-1"},
@@ -330,8 +335,8 @@ func TestConsulAgentsNameIsChecked(t *testing.T) {
 	expect.That(t, got.Status == 400 && strings.HasPrefix(got.Body, `Invalid service id "web" on node`), "a service of the longest agent: got %d %s", got.Status, got.Body)
 }
 
-// TestConsulAgentOnTheServersHostIsNamedAfterIt: a program may ask the server on its host by loopback, and the next one by
-// the network.
+// TestConsulAgentOnTheServersHostIsNamedAfterIt: a program may ask the server on its host over loopback, and the next
+// one over the network.
 func TestConsulAgentOnTheServersHostIsNamedAfterIt(t *testing.T) {
 	for _, row := range []struct{ host, source, agent string }{
 		{"10.1.0.1", "127.0.0.1:5000", "10.1.0.1"},
@@ -349,7 +354,7 @@ func TestConsulAgentOnTheServersHostIsNamedAfterIt(t *testing.T) {
 	}
 }
 
-// newClient is Consul's official client of a node.
+// newClient returns Consul's official client for a node.
 func newClient(t testing.TB, n *httpdtest.Node) *api.Client {
 	t.Helper()
 	return need.Got(api.NewClient(&api.Config{Address: n.Addr}))(t)
@@ -371,7 +376,7 @@ func TestConsulAgentServesTheOfficialClientsRegistrationsAndHeartbeats(t *testin
 	for _, row := range []struct {
 		beat   func(id, note string) error
 		status string
-		count  int // of services that are passing
+		count  int // of passing services
 	}{
 		{nil, api.HealthCritical, 0},
 		{agent.PassTTL, api.HealthPassing, 1},
@@ -469,8 +474,7 @@ func TestConsulAgentKeepsTheStateOfChecksWhenAServiceRegistersAgain(t *testing.T
 	}
 }
 
-// A check of a service says how long it may be critical, or has the server's time; one of a node is not
-// reaped.
+// A check of a service says how long it may be critical, or has the server's time; a node's check reaps nothing.
 func TestConsulAgentReapsServicesAsTheOperatorHasSet(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, httpd.Config{ReapCritical: 72 * time.Hour})
 	for _, request := range []struct{ path, body string }{
@@ -491,7 +495,7 @@ func TestConsulAgentReapsNoServiceByDefault(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, setting.Default[httpd.Config]())
 	r := c.Send("PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"CheckID":"a","TTL":"10s"}}`)
 	need.That(t, r.Status == 200, "%+v", r)
-	check, ok := c.Newest().CheckOn("192.0.2.1", "a") // of the agent of httptest's client
+	check, ok := c.Newest().CheckOn("192.0.2.1", "a") // of the agent for httptest's client
 	expect.That(t, ok && check.ReapAfter == 0, "check %+v, want it never reaped", check)
 }
 
@@ -524,7 +528,7 @@ func TestConsulAgentLeavesProbesToTheProber(t *testing.T) {
 	expect.Slice(t, got, want, "got")
 }
 
-// minutely is a probe once a minute, as it is printed.
+// minutely returns the printed form of a probe once a minute.
 func minutely(tcp, others string) string {
 	return "{HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false " + tcp + " Interval:60000 Timeout:0 SuccessBeforePassing:0 FailuresBeforeWarning:0 FailuresBeforeCritical:0 " + others + " By: From:}"
 }
@@ -579,7 +583,7 @@ func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "o1")})
 	for name, id := range map[string]string{"web": "w1", "orders": "o1"} {
 		t.Run(name, func(t *testing.T) {
-			for range 2 { // again is no change
+			for range 2 { // a repetition changes nothing
 				ok(t, agent.EnableServiceMaintenance(id, "broken"))
 				checks := need.Got(agent.Checks())(t)
 				c := checks["_service_maintenance:"+id]
@@ -596,8 +600,8 @@ func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {
 	}
 }
 
-// TestConsulAgentMaintenanceOfAllServicesIsRefused, which is a routine step for one host of Consul's; what stands all the
-// same can be ended.
+// TestConsulAgentMaintenanceOfAllServicesIsRefused: in Consul this is a routine step for one host; maintenance that
+// exists all the same can be ended.
 func TestConsulAgentMaintenanceOfAllServicesIsRefused(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	agent := newClient(t, n).Agent()
@@ -656,7 +660,7 @@ func TestConsulAgentTellsAVersionOfConsul(t *testing.T) {
 	expect.That(t, asked && secured, "DebugConfig is %v, want what consul debug asks for", self["DebugConfig"])
 }
 
-// The official client decodes a map of maps, and one value that is none would fail it.
+// The official client decodes a map of maps, and fails at a single value that is not an object.
 func TestConsulAgentShowsEveryMemberAsAnObject(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	for name, member := range httpdtest.Read[map[string]json.RawMessage](t, n, "/v1/agent/self") {
@@ -673,7 +677,7 @@ func TestConsulAgentShowsOneServerAsOneMember(t *testing.T) {
 	expect.That(t, len(got) == 1 && got[0].Name == "n1" && got[0].Addr == "10.1.0.1", "members are %+v, want the node itself", got)
 }
 
-// The client's own tests of the catalog do this.
+// The client's own tests of the catalog do the same.
 func TestConsulCatalogServesTheOfficialClient(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	client := newClient(t, n)
@@ -728,7 +732,7 @@ func TestConsulCatalogTakesAServiceBeforeItsNode(t *testing.T) {
 	expect.That(t, there && l.Instance.HostName == "10.9.0.1", "the instance is %+v, want it at its node's address", l)
 }
 
-// Old Java clients send GET where PUT would be right.
+// Old Java clients send GET instead of PUT.
 func TestConsulAgentTakesHeartbeatsByGet(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"10s"}}`)

@@ -30,8 +30,8 @@ func (c call) registerCheck() (any, error) {
 	})
 }
 
-// reapByDefault gives checks of services that do not say how long they may be critical the time that the
-// operator has set. By default there is none, and the services stay, as in Consul.
+// reapByDefault gives the operator's time limit to checks of services that do not say how long they may be critical.
+// By default there is no limit, and the services stay, as in Consul.
 func (e *endpoints) reapByDefault(checks []*catalog.Check) {
 	for _, c := range checks {
 		if c.Service != "" && c.ReapAfter == 0 {
@@ -63,8 +63,8 @@ func (c call) updateCheck() (any, error) {
 // agent/checks/check.go, DefaultBufSize).
 const maxOutput = 4 << 10
 
-// setCheck sets the state of the TTL check in the path: the agent's own, so that a namesake on another host
-// does not live by it. Those of the logical node belong to all hosts.
+// setCheck sets the state of the TTL check in the path: the agent's own, so that it does not keep a namesake on
+// another host alive. Checks of the logical node belong to all hosts.
 func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
@@ -95,7 +95,7 @@ func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	return web.Sent, nil
 }
 
-// noCheck returns the error for a check that was not registered: it may be shown all the same.
+// noCheck returns the error for a check that was not registered, although it may be shown.
 func (c call) noCheck(id string) error {
 	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
@@ -112,7 +112,7 @@ func (c call) noCheck(id string) error {
 	return c.unknownCheck(v, id)
 }
 
-// unknownCheck says that the call's agent has no check of an id, and which agent has one.
+// unknownCheck says that the call's agent lacks a check with an id, and which agent has one.
 func (c call) unknownCheck(v *registry.View, id string) error {
 	unknown := unknownCheckID(id)
 	if node, known, _ := c.nodeOfCheck(v, id); known {
@@ -142,7 +142,8 @@ func unknownCheckID(id string) *web.Refusal {
 // deregisterCheck is PUT /v1/agent/check/deregister/{id}.
 func (c call) deregisterCheck() (any, error) {
 	id := c.Rest()
-	if id == "" || id == catalog.SerfHealth { // an operation without a check would mean the node; an agent is alive
+	// without a check the operation would mean the node, and an agent is alive
+	if id == "" || id == catalog.SerfHealth {
 		return nil, unknownCheckID(id)
 	}
 	own, err := c.ownNode()
@@ -194,11 +195,11 @@ func (c call) registerService() (any, error) {
 	return web.Sent, c.registerCatalog(op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
-// deregisterByAgent is PUT /v1/agent/service/deregister/{id}: of the agent's own service or, if it has no such service,
-// of the only one that another agent has.
+// deregisterByAgent is PUT /v1/agent/service/deregister/{id}: it removes the agent's own service or, if it has none of
+// that id, the only one that another agent has.
 func (c call) deregisterByAgent() (any, error) {
 	id := c.Rest()
-	if id == "" { // nothing, and never everything: clean-up loops pass what node checks have as service id
+	if id == "" { // means nothing, never everything: clean-up loops pass the service id of node checks
 		return nil, unknownServiceID(id)
 	}
 	own, err := c.ownNode()
@@ -264,8 +265,8 @@ func (c call) serviceMaintenance() (any, error) {
 	return web.Sent, c.maintain(v, a, maintenance(id, by.Reason), enable, unknownServiceID(id))
 }
 
-// nodeMaintenance is PUT /v1/agent/maintenance. On the logical node it can only end maintenance: operators
-// begin it to take one host out, and that node has the services of all hosts.
+// nodeMaintenance is PUT /v1/agent/maintenance. On the logical node it can only end maintenance: operators begin it to
+// take one host out, and that node has the services of all hosts.
 func (c call) nodeMaintenance() (any, error) {
 	enable, by, a := c.enable(), c.By(), c.agent()
 	switch {
@@ -285,12 +286,13 @@ var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q has the services of
 	"name a host's agent in front of the path, %sNAME/v1/agent/maintenance?enable=true, or use the maintenance of single services: "+
 	"PUT /v1/agent/service/maintenance/{id}?enable=true", NodeName, agentPath))
 
-// maintain registers a maintenance check on an agent unless it is there, or removes it. unknown is the error
-// if its service is gone.
+// maintain registers a maintenance check on an agent unless it exists, or removes it. unknown is the error if its
+// service is gone.
 func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable bool, unknown error) error {
 	_, on := v.CheckOn(a.node, check.ID)
 	op := a.registering(registry.RegisterCatalog{Checks: []*catalog.Check{check}})
-	if _, known := v.Node(a.node); known { // it stays as it is: where an act comes from says nothing of its host
+	// it stays as it is: the source of the call says nothing about the node's host
+	if _, known := v.Node(a.node); known {
 		op.Agent, op.KeepNode = false, true
 	}
 	if on == enable {
@@ -303,8 +305,8 @@ func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable b
 	return c.registerCatalog(op, func(*registry.View) error { return unknown })
 }
 
-// overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the instance
-// gets the status that the client reported last; if that is not known, the client is made to report it.
+// overrideByAgent puts an instance that a client of Eureka registered into maintenance. At its end the instance gets
+// the status that the client reported last; if that is unknown, the client is made to report it.
 func (c call) overrideByAgent(v *registry.View, l *registry.Lease, enable bool, by registry.Act) error {
 	on := l.Instance.Overridden == registry.OutOfService
 	op := registry.Op(registry.SetOverride{Key: l.Key(), Status: registry.OutOfService, By: by})

@@ -17,21 +17,20 @@ type Coordination interface {
 	kv.Service
 	// WatchCatalog begins to wait for a change of a topic; see registry.Watchers.Join.
 	WatchCatalog(t registry.Topic) (woken <-chan struct{}, leave func())
-	// RaftAddresses are the node-to-node addresses of the leader ("": none is known) and of all voters,
-	// sorted.
+	// RaftAddresses returns the node-to-node addresses of the leader ("" if unknown) and of all voters, sorted.
 	RaftAddresses() (leader string, all []string)
 }
 
 // Config is what the routes need beside a web.Node.
 type Config struct {
-	Coordination Coordination // nil: the node has no consensus, and every route refuses
-	// Agents says whose agent takes a call that names none. "": AgentsBySource.
+	Coordination Coordination // nil if the node has no consensus: every route refuses
+	// Agents decides whose agent takes a call that names no agent. Empty means AgentsBySource.
 	Agents Agents
-	// Host is this node's host as other hosts name it; "": they do not, it is on loopback.
+	// Host is this node's host as other hosts name it; empty if they cannot, because it is on loopback.
 	Host string
-	// ReapCritical is for checks that do not say after which time in a critical state their service is removed.
+	// ReapCritical is for checks that do not say how long they may be critical before their service is removed.
 	ReapCritical time.Duration
-	// JudgeProbe judges the probes of checks that are registered. Nil: all may be.
+	// JudgeProbe judges the probes of checks at their registration. If nil, all are allowed.
 	JudgeProbe web.ProbeJudge
 }
 
@@ -46,20 +45,20 @@ type endpoints struct {
 type call struct {
 	*web.Call
 	*endpoints
-	fromCache bool // the response is from what this node has, see cached
+	fromCache bool // the response comes from this node's own state, see cached
 }
 
 type endpoint func(c call) (document any, err error)
 
-// tenancies are what Consul Enterprise divides its data by, as the free edition says that it has none
+// tenancies are Consul Enterprise's divisions of data, with the free edition's names for them in its refusals
 // (hashicorp/consul, agent/http_oss.go).
 var tenancies = []struct{ param, header, plural string }{
 	{"ns", "X-Consul-Namespace", "Namespaces"},
 	{"partition", "X-Consul-Partition", "Partitions"},
 }
 
-// inOneNamespace refuses requests for another namespace or partition than the default one: to ignore what they
-// say would merge tenants, and their writes would overwrite each other.
+// inOneNamespace refuses requests for any but the default namespace and partition: ignoring the parameter would merge
+// tenants, whose writes would overwrite each other.
 func inOneNamespace(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		for _, t := range tenancies {
@@ -91,10 +90,10 @@ func inDatacenter(e endpoint) endpoint {
 	}
 }
 
-// datacenter is this datacenter's name in Consul's API, where there must be one.
+// datacenter returns this datacenter's name in Consul's API, where it cannot be empty.
 func (e *endpoints) datacenter() string { return cmp.Or(e.Datacenter, "dc1") }
 
-// consulError is a request that was understood and cannot be done.
+// consulError returns the error for a request that was understood but cannot be done.
 func consulError(text string) error {
 	return &web.Refusal{Status: http.StatusInternalServerError, Text: text}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// home returns what responses say of the logical node. Its address is the first voter's node-to-node address
+// home returns what responses say about the logical node. Its address is the first voter's node-to-node address
 // without the port: every server knows it, and it does not change with the leader.
 func (e *endpoints) home(epoch string) Home {
 	_, all := e.config.Coordination.RaftAddresses()
@@ -27,7 +27,7 @@ func (e *endpoints) home(epoch string) Home {
 	return home
 }
 
-// splitAddress takes host:port apart; what has no port is a host.
+// splitAddress splits host:port; an address without a port is a host.
 func splitAddress(address string) (host string, port int) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -42,12 +42,14 @@ type shownCatalog struct {
 	*registry.View
 	*nodeForms
 	self  agent           // of the call
-	metas []registry.Pair // what a node's metadata must have to be shown
-	// answers reports whether the caller may see what services of an application answered to HTTP checks; "": nodes.
+	metas []registry.Pair // metadata that a node must have to be shown
+	// answers reports whether the caller may see what services of an application, or nodes if app is empty, answered
+	// to HTTP checks.
 	answers func(app string) bool
 }
 
-// seen returns checks of a service, or of a node (app ""), as the caller may see them: aliases may follow anybody's.
+// seen returns checks of a service, or of a node (app ""), as the caller may see them: aliases may follow checks of
+// any application.
 func (c *shownCatalog) seen(checks []Check, app string) []Check {
 	whole, all := c.answers(app), c.answers(web.Everything)
 	if whole && all {
@@ -62,21 +64,21 @@ func (c *shownCatalog) seen(checks []Check, app string) []Check {
 	return checks
 }
 
-// serviceOf is a lease as a service of a name, with its checks as the caller may see them.
+// serviceOf returns a lease as a service of a name, with its checks as the caller may see them.
 func (c *shownCatalog) serviceOf(l *registry.Lease, name string) Service {
 	s := ServiceOf(l, name)
 	s.Checks = c.seen(s.Checks, l.Key().App)
 	return s
 }
 
-// checksOfNode are a node's own checks as the caller may see them.
+// checksOfNode returns a node's own checks as the caller may see them.
 func (c *shownCatalog) checksOfNode(name string) []Check { return c.seen(c.on(name).checks, "") }
 
-// nodeForms are nodes as responses show them. A list of services names as many as these are on, and nodes change seldom: so
-// a form is made once for all reads, until a node or a check of one changes.
+// nodeForms caches nodes as responses show them. A list of services repeats the node of each, and nodes change seldom:
+// so a form is made once for all reads, until a node or a check of one changes.
 type nodeForms struct {
 	home  Home
-	index registry.Index // of that change
+	index registry.Index // of the last such change
 	mu    sync.RWMutex
 	forms map[string]*nodeForm // by the registry's name
 }
@@ -108,7 +110,7 @@ func (c *shownCatalog) on(name string) *nodeForm {
 	}
 	stored, known := c.Node(name)
 	if !known && name != "" {
-		return c.form(name, c.self.asNode()) // it is there for this call only
+		return c.form(name, c.self.asNode()) // it exists for this call only
 	}
 	n = c.form(name, stored)
 	c.mu.Lock()
@@ -129,13 +131,13 @@ func (c *shownCatalog) shows(name string) bool {
 	})
 }
 
-// knows reports whether a node is there; the logical one always is, and an agent's is for those who ask it.
+// knows reports whether a node exists; the logical one always does, and an agent's does for its own callers.
 func (c *shownCatalog) knows(name string) bool {
 	_, known := c.Node(name)
 	return known || name == "" || name == c.self.node
 }
 
-// names returns the registry's names of the nodes that are shown, in the order of the names that clients know.
+// names returns the registry's names of the nodes that are shown, sorted by the names that clients know.
 func (c *shownCatalog) names() []string {
 	all := []string{""}
 	for n := range c.Nodes() {
@@ -199,7 +201,7 @@ func (c *shownCatalog) service(l *registry.Lease) Service {
 	return c.serviceOf(l, name)
 }
 
-// byNode returns the topic of a read that selects nodes: whatever nodes are selected by belongs to it.
+// byNode returns the topic of a read that selects nodes: it includes everything that nodes can be selected by.
 func byNode(t registry.Topic) registry.Topic {
 	switch t.Kind {
 	case registry.ServicesTopic:
@@ -212,8 +214,8 @@ func byNode(t registry.Topic) registry.Topic {
 	return t
 }
 
-// ofItself returns the topic of a read of the service "consul": that is not an application, and is shown with
-// the logical node.
+// ofItself returns the topic of a read of the service "consul": that is not an application, and is shown with the
+// logical node.
 func ofItself(kind registry.TopicKind) registry.Topic {
 	if kind == registry.HealthTopic {
 		return registry.Topic{Kind: registry.AllTopic}
@@ -223,12 +225,12 @@ func ofItself(kind registry.TopicKind) registry.Topic {
 
 // listing is a document made from the catalog.
 type listing struct {
-	weight func(*shownCatalog) int // of what is in it
+	weight func(*shownCatalog) int // returns the size of its content
 	value  func(*shownCatalog) any
-	// version tells one state of the document from the next; nil: the registry's index does.
+	// version distinguishes the states of the document; if nil, the registry's index does.
 	version func(*shownCatalog) catalogVersion
-	app     string // in capitals: the only one whose services it lists; "": it lists those of all
-	// topic is what it is about, where that depends on the view; nil: the topic that is waited for.
+	app     string // in capitals: the only one whose services it lists; empty if it lists those of all
+	// topic returns what it depends on, where that differs by view; if nil, it is the topic that is waited for.
 	topic func(*shownCatalog) registry.Topic
 }
 
@@ -236,8 +238,8 @@ type listing struct {
 type catalogVersion struct {
 	home  Home
 	index registry.Index
-	app   *registry.App // nil: of all
-	self  agent         // zero: it is the same for all agents
+	app   *registry.App // nil means all
+	self  agent         // the zero value if it is the same for all agents
 }
 
 // readCatalog responds with a listing, at once or when a topic changes.
@@ -263,7 +265,7 @@ func (c call) readCatalog(t registry.Topic, list listing) (any, error) {
 	}))
 }
 
-// respondCatalog sends a listing, which is made once for all calls that ask for the same.
+// respondCatalog sends a listing, which is built once for all calls that ask for the same.
 func (c call) respondCatalog(cat *shownCatalog, list listing) (any, error) {
 	version := catalogVersion{index: cat.Index()}
 	if list.version != nil {
@@ -277,7 +279,8 @@ func (c call) respondCatalog(cat *shownCatalog, list listing) (any, error) {
 		}
 		return c.EncodeConsul(document)
 	}
-	// One document for all who may see the same answers. In a list of all applications that is every answer or none.
+	// All callers who may see the same answers share one document. In a list of all applications these are every
+	// answer or none.
 	of := func(app string) bool { return c.ShowsAnswers(cat.View, app) }
 	all, app, node := of(web.Everything), of(cmp.Or(list.app, web.Everything)), of("")
 	cat.answers = func(name string) bool { return all && name != "" || app && name == list.app || node && name == "" }
@@ -299,7 +302,7 @@ func shownBy(query string) string {
 	return kept.String()
 }
 
-// readService responds with what value makes of the services with the name in the path, for a kind of topic.
+// readService responds with value applied to the services with the name in the path, for a kind of topic.
 func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []Service) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -309,7 +312,7 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []S
 	app := strings.ToUpper(name)
 	weight := func(cat *shownCatalog) int { return web.WeightOf(web.LeasesOf(cat.View, app)) }
 	t := registry.Topic{Kind: kind, Name: app}
-	version := func(cat *shownCatalog) catalogVersion { // its instances, and the nodes that they are on
+	version := func(cat *shownCatalog) catalogVersion { // its instances, and their nodes
 		instances, _ := cat.App(app)
 		at, _ := cat.LastChange(registry.Topic{Kind: registry.HealthTopic, Name: app})
 		return catalogVersion{app: instances, index: at}
@@ -324,7 +327,7 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []S
 	return c.readCatalog(t, listing{weight: weight, value: shows, version: version, app: app})
 }
 
-// readConnect responds with what value makes of the services through which a mesh connects to the name in the path.
+// readConnect responds with value applied to the services through which a mesh connects to the name in the path.
 func (c call) readConnect(value func(*shownCatalog, []Service) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -355,13 +358,13 @@ func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
 	}
 }
 
-// readNode responds with what value makes of the node in the path, by the registry's name, for a kind of topic.
+// readNode responds with value applied to the node in the path, by the registry's name, for a kind of topic.
 func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, node string) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
 		return nil, web.BadRequest("Missing node name")
 	}
-	// A node that is not there yet may come under another spelling, so wait for any change.
+	// A node that does not exist yet may appear under another spelling, so wait for any change.
 	t := registry.Topic{Kind: registry.AllTopic}
 	if v := web.StaleView(c.Service); v != nil {
 		if spelled, known := v.SpelledNode(nodeOf(name)); known {
@@ -376,7 +379,7 @@ func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, no
 	})
 }
 
-// weightOn returns what a node and its services take in a response.
+// weightOn returns the size of a node and its services in a response.
 func (c *shownCatalog) weightOn(node string) int {
 	bytes := web.WeightOf(c.ServicesOn(node))
 	if n, ok := c.Node(node); ok {
@@ -385,7 +388,7 @@ func (c *shownCatalog) weightOn(node string) int {
 	return bytes
 }
 
-// weight returns what all nodes and services take in a response.
+// weight returns the size of all nodes and services in a response.
 func (c *shownCatalog) weight() int { return c.CatalogBytes() + web.WeightOf(c.Leases()) }
 
 // catalog returns the registry for responses of the agent, which never wait for a change.
@@ -405,7 +408,7 @@ func (c call) catalog() (cat *shownCatalog) {
 	return cat
 }
 
-// agentCatalog is catalog for a response that shows all of the agent's node.
+// agentCatalog is catalog for a response that shows everything on the agent's node.
 func (c call) agentCatalog() *shownCatalog {
 	cat := c.catalog()
 	if c.Err == nil {

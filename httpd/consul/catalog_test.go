@@ -30,7 +30,7 @@ func newCatalogIn(t *testing.T) *httpdtest.Bubbled {
 	return n
 }
 
-// Texts that clients compare or show as they are.
+// Texts that clients compare or show unchanged.
 func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","NodeMeta":{"rack":"7"},"Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"alive","Status":"passing"}}`)
@@ -81,7 +81,8 @@ func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 	}
 }
 
-// Whoever registers a service on the logical node without metadata leaves that as it is: it is of all hosts.
+// Registering a service on the logical node without metadata leaves that node's metadata unchanged: it belongs to all
+// hosts.
 func TestConsulCatalogKeepsMetadataOfTheLogicalNode(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	type node struct {
@@ -135,7 +136,8 @@ func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 		"TTL is %d ms and it is reaped after %d ms, want 10 s and the minimum of 1 min", stored.TTL, stored.ReapAfter)
 }
 
-// A service with Ports alone is listed with the default one as its Port, as by Consul: clients that know no Ports read it.
+// A service with only Ports is listed with the default one as its Port, as in Consul: clients that do not know Ports
+// read it.
 func TestConsulServicesOfSeveralPortsAreListedWithTheDefaultOne(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	ports := `"Ports":[{"Name":"admin","Port":9090},{"Name":"http","Port":8080,"Default":true}]`
@@ -165,7 +167,7 @@ func TestConsulAgentIgnoresDatacentersAndPeersHaveNothing(t *testing.T) {
 	n.Must(t, "PUT", "/v1/agent/service/deregister/web?dc=dc9", "")
 }
 
-// What proxies, gateways and services of a mesh say of themselves is kept for those who read it.
+// What proxies, gateways and services of a mesh say about themselves is kept for those who read it.
 func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	client := newClient(t, n)
@@ -187,7 +189,7 @@ func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
 		Kind: api.ServiceKindConnectProxy, Service: "far-proxy", ID: "p2", Port: 84, Proxy: &api.AgentServiceConnectProxyConfig{DestinationServiceName: "Web"}}}, nil)
 	ok(t, err)
 
-	proxy.Upstreams[0].DestinationType = api.UpstreamDestTypeService // as agents have it
+	proxy.Upstreams[0].DestinationType = api.UpstreamDestTypeService // as Consul's agents fill it in
 	agents, _, err := client.Agent().Service("p1", nil)
 	ok(t, err)
 	node, _, err := client.Catalog().Node("rollcall", nil)
@@ -211,7 +213,7 @@ func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
 	expect.That(t, services["web1"].Proxy == nil && services["web1"].Connect == nil, "a service without a mesh has %+v and %+v", services["web1"].Proxy, services["web1"].Connect)
 }
 
-// Consul's agents have a cache for some reads; here it is what the node has.
+// Consul's agents cache some reads; here the node's own state serves as that cache.
 func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 2500 * time.Millisecond })
@@ -237,7 +239,7 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 	n.Call(t, "GET", "/v1/kv/a?cached&consistent", "").Is(t, 400, "Cannot specify ?cached with ?consistent, conflicting semantics.", "both")
 }
 
-// Every way in which a request of the catalog is refused, with the texts that clients show.
+// Every way in which a catalog request is refused, with the texts that clients show.
 func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"CheckID":"alias","AliasService":"p1"}}`)
@@ -247,7 +249,7 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	for _, row := range []struct {
 		name, method, target, body string
 		status                     int
-		text                       string // all of it, or its beginning before …
+		text                       string // all of it, or only its beginning before …
 	}{
 		{"no name", "PUT", register, `{"ID":"x"}`, 400, "Missing service name"},
 		{"no body", "PUT", register, ``, 400, "Request decode failed: EOF"},
@@ -366,7 +368,7 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	}
 }
 
-// TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth: with Consul each host has an agent, and ids of its own.
+// TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth: with Consul each host has an agent, with its own ids.
 func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	const register, advice = "/v1/agent/service/register",
@@ -423,7 +425,7 @@ func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
 	expect.Equal(t, got, "[{o1 orders 10.0.0.1 rollcall 8080 [] map[zone:a]} {o2 orders host-o2 rollcall 443 [] map[secure:true]}]", "got")
 	for _, row := range []struct {
 		name    string
-		op      registry.Op // that gives the status
+		op      registry.Op // gives the instance its status
 		passing bool
 		checks  string // id, status and output of each, by id
 	}{
@@ -519,7 +521,7 @@ func TestConsulCatalogKeepsServicesOutOfUseByOperatorsActs(t *testing.T) {
 	expect.That(t, !there, "a quarantined service cannot be deregistered")
 }
 
-// The recipes with which operators remove dead services, through whatever API they were registered.
+// The recipes that operators remove dead services with, whatever API registered them.
 func TestConsulAgentDeregistrationIsFinal(t *testing.T) {
 	for _, row := range []struct{ name, target, body string }{
 		{"agent", "/v1/agent/service/deregister/%s", ""},
@@ -602,8 +604,8 @@ func TestConsulAgentWaitsForTheHashOfAService(t *testing.T) {
 	})
 }
 
-// bounded is a node of a cluster that writes level 2, with what is at its bounds: 1,000 alias checks on t, two more nodes
-// and more keys than one operation deletes.
+// bounded starts a node of a cluster that writes level 2, at its bounds: 1,000 alias checks on t, two more nodes and
+// more keys than one operation deletes.
 func bounded(t *testing.T) *httpdtest.Coordinated {
 	t.Helper()
 	c := httpdtest.NewCoordinated(t, httpd.Config{})
@@ -624,7 +626,7 @@ func aliasing(id string, checks int) string {
 	return fmt.Sprintf(`{"Name":"f","ID":%q,"Checks":[%s{"AliasService":"t"}]}`, id, strings.Repeat(`{"AliasService":"t"},`, checks-1))
 }
 
-// Whatever route an alias check beyond the bound comes by, its refusal names the bound, and nothing changes.
+// Whichever route an alias check beyond the bound comes by, its refusal names the bound, and nothing changes.
 func TestAliasBeyondTheBoundIsRefusedWithTheBound(t *testing.T) {
 	c := bounded(t)
 	const text = "Invalid check: at most 1000 alias checks may follow one service, or from other nodes one node, directly or through the services that they belong to; …"
@@ -653,8 +655,8 @@ func TestAliasBeyondTheBoundIsRefusedWithTheBound(t *testing.T) {
 	}
 }
 
-// FuzzAliases: whatever a check's definition says that is more than there may be, the answer is 400 or the check follows
-// nothing that is at its bound.
+// FuzzAliases checks that, whatever a check's definition exceeds, the answer is 400 or the check follows nothing that
+// is at its bound.
 func FuzzAliases(f *testing.F) {
 	for _, body := range []string{aliasing("x", 1), `{"Name":"x","Check":{"AliasService":"T"}}`, `{"name":"x","check":{"alias_service":"t"}}`,
 		`{"Name":"x","Check":{"AliasService":"t","AliasNode":""}}`, `{"Name":"x","Checks":[null,{"AliasService":"t"}]}`, `{"Name":"x","ID":"t","Check":{"AliasService":"x"}}`} {

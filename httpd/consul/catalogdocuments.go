@@ -29,7 +29,7 @@ func (r *registrationBody) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// catalogCheckBody is a check as registrars give it: its state, and how they found out.
+// catalogCheckBody is a check as registrars give it: its state, and how they found it out.
 type catalogCheckBody struct {
 	node, checkID, name, notes, status, output, service, kind string
 	definition                                                map[string]json.RawMessage
@@ -104,7 +104,7 @@ func (r *registrationBody) checkID() error {
 }
 
 // nodeOf returns the node to register. The logical one needs no registration, and registrars can set only its
-// metadata; nil: nothing of it is set.
+// metadata; without any, nodeOf returns nil.
 func (r *registrationBody) nodeOf() *catalog.Node {
 	switch {
 	case nodeOf(r.node) == "" && r.meta == nil:
@@ -191,7 +191,7 @@ func (c *catalogCheckBody) given() []byte {
 	if len(shown) == 0 {
 		return nil
 	}
-	encoded, _ := json.Marshal(shown) // what was decoded encodes, in the order of its names
+	encoded, _ := json.Marshal(shown) // cannot fail: what was decoded encodes, sorted by name
 	return encoded
 }
 
@@ -218,7 +218,7 @@ func DecodeDeregistration(body []byte) (placed[registry.DeregisterCatalog], erro
 	case node == "":
 		return p, Rejected("Must provide node")
 	case p.Op.Service != "":
-		p.Op.Check = "" // the reference, too, heeds the service only
+		p.Op.Check = "" // the reference, too, only looks at the service
 	}
 	p.Op.Node = nodeOf(node)
 	return p, nil

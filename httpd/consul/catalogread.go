@@ -9,8 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// catalogDatacenters is GET /v1/catalog/datacenters: this one. Others, to which this one replicates, have
-// their own catalogs.
+// catalogDatacenters is GET /v1/catalog/datacenters: only this one. Others, which this one replicates to, have their
+// own catalogs.
 func (c call) catalogDatacenters() (any, error) {
 	return []string{c.datacenter()}, nil
 }
@@ -28,8 +28,7 @@ func (c call) catalogNodes() (any, error) {
 	}})
 }
 
-// catalogServices is GET /v1/catalog/services: the names, each with the tags of those of its instances that a
-// filter selects.
+// catalogServices is GET /v1/catalog/services: the names, each with the tags of the instances that a filter selects.
 func (c call) catalogServices() (any, error) {
 	filter := filterOf[catalogService](c)
 	topic := registry.Topic{Kind: registry.ServicesTopic}
@@ -57,7 +56,7 @@ func (c call) catalogServices() (any, error) {
 	}})
 }
 
-// namesWeight returns what names and tags take in a response.
+// namesWeight returns the size of names and tags in a response.
 func (c *shownCatalog) namesWeight() (bytes int) {
 	for l := range c.Leases() {
 		bytes += len(l.Instance.App)
@@ -70,8 +69,8 @@ func (c *shownCatalog) namesWeight() (bytes int) {
 	return bytes
 }
 
-// tagsOf returns the sorted tags of the wanted instances of an application; some reports that one of those is
-// on a node that is shown.
+// tagsOf returns the sorted tags of the wanted instances of an application; some reports whether any of them is on a
+// node that is shown.
 func (c *shownCatalog) tagsOf(app *registry.App, wanted func(*registry.Lease) bool) (tags []string, some bool) {
 	tags = []string{}
 	for l := range app.Leases() {
@@ -116,8 +115,8 @@ type nodeWithServices[S any] struct {
 	Services S
 }
 
-// catalogNode is GET /v1/catalog/node/{node}. If several instances have one id, which only clients of Eureka
-// can bring about, it shows the first.
+// catalogNode is GET /v1/catalog/node/{node}. If several instances share an id, which only clients of Eureka can
+// cause, it shows the first.
 func (c call) catalogNode() (any, error) {
 	filter := filterOf[nodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
@@ -160,7 +159,7 @@ func (c call) healthConnect() (any, error) { return c.readConnect(c.listHealth()
 
 // listHealth lists services with their checks.
 func (c call) listHealth() func(*shownCatalog, []Service) any {
-	text, passing := c.Lookup("passing") // select only services whose checks are all passing
+	text, passing := c.Lookup("passing") // selects only services whose checks are all passing
 	if text != "" {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
@@ -216,7 +215,7 @@ func (c *shownCatalog) checksOn(node string) []Check {
 // anyState is the word for all states.
 const anyState = "any"
 
-// healthState is GET /v1/health/state/{state}; a word that is not a state has no checks.
+// healthState is GET /v1/health/state/{state}; an unknown state has no checks.
 func (c call) healthState() (any, error) {
 	state := c.Rest()
 	if state == "" {

@@ -15,8 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// applyCatalog performs one operation on the registry, and waits for a leader as long as Consul's
-// clients need it.
+// applyCatalog performs one operation on the registry, and waits for a leader as long as Consul's clients need.
 func (e *endpoints) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
 	results, err := e.PerformAwaitingLeader(ctx, op)
 	return e.CountResult(ctx, registry.FromClient, op, results, err)
@@ -44,10 +43,11 @@ func (c call) catalogRegister() (any, error) {
 	if err := c.registerCatalog(op, func(v *registry.View) error { return unknownOfCheck(v, op) }); err != nil || old == "" {
 		return true, err
 	}
-	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old}) // or the next registration does it
+	// if it fails, the next registration does it
+	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old})
 }
 
-// addressOf returns the address of a node of the catalog, by the registry's name, as far as this node knows it.
+// addressOf returns the address of a catalog node, by the registry's name, if this node knows it.
 func (e *endpoints) addressOf(node string) string {
 	if node == "" {
 		return e.home("").Address
@@ -63,7 +63,7 @@ func (e *endpoints) addressOf(node string) string {
 	return ""
 }
 
-// unknownOfCheck words the error for a registration with a check of a service that is not on the node.
+// unknownOfCheck words the error for a registration whose check belongs to a service that is not on the node.
 func unknownOfCheck(v *registry.View, op registry.RegisterCatalog) error {
 	node := op.On()
 	for _, check := range op.Checks {
@@ -86,11 +86,11 @@ func eurekasOwn(id string) string {
 	return fmt.Sprintf("service %q was registered by a client of Eureka, which reports its status itself: it takes no checks", id)
 }
 
-// registerCatalog registers what a body says. unknown words what is wrong if a check names a service
-// that is not there.
+// registerCatalog registers the contents of a body. unknown words the error if a check names a service that does not
+// exist.
 func (c call) registerCatalog(op registry.RegisterCatalog, unknown func(*registry.View) error) error {
 	if len(op.Checks) > catalog.MaxChecks {
-		return errTooManyChecks // and no need to write it to the log
+		return errTooManyChecks // no need to write it to the log
 	}
 	if op.Instance != nil {
 		if err := c.CheckQuota(c.R.Context(), op.Instance.Key()); err != nil {
@@ -126,13 +126,13 @@ func (c call) registerCatalog(op registry.RegisterCatalog, unknown func(*registr
 	return unknown(v)
 }
 
-// errTooManyChecks says how many checks there may be.
+// errTooManyChecks states the maximum number of checks.
 var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
 
-// checkProbes refuses checks that would probe what they, or the call's token, may not, and says in the others, and in alias checks,
-// whose they are and whence they come.
-// A check of a service that this node does not know is judged by the node that runs the check, and so are names.
+// checkProbes refuses checks that would probe what they, or the call's token, may not, and records in the others, and
+// in alias checks, their owner and source address. A check of a service that this node does not know is judged by the
+// node that runs the check, and so are host names.
 func (c call) checkProbes(op registry.RegisterCatalog) error {
 	by, v := c.Principal(), web.StaleView(c.Service)
 	for _, check := range op.Checks {
@@ -145,7 +145,7 @@ func (c call) checkProbes(op registry.RegisterCatalog) error {
 		if by != nil && by.Accessor != "" {
 			check.Probe.By, check.Probe.From = by.Accessor, c.address()
 		}
-		if c.config.JudgeProbe == nil { // the node that runs the check judges it, by whose it is
+		if c.config.JudgeProbe == nil { // the node that runs the check judges it, by its owner
 			continue
 		}
 		service, instance := op.Service, op.Instance
@@ -184,7 +184,7 @@ func (e *endpoints) serviceOf(name, id string) (*catalog.Service, *registry.Inst
 	return nil, nil
 }
 
-// addressTaken names the addresses of two services of an agent with one id.
+// addressTaken names the addresses of two services of an agent that share an id.
 func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
 	s, has := op.Service, "another one"
 	if l, ok := v.Find(op.Instance.Key()); ok && l.Service != nil && l.Service.Node != op.On() {
@@ -199,7 +199,7 @@ func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
 		s.ID, ShownNode(op.On()), has, shownAddress(s.Address), sharedAgent, pathOf(op.On()), url.PathEscape(s.ID)))
 }
 
-// sharedAgent says why ids clash that do not clash in Consul.
+// sharedAgent says why ids clash here that would not clash in Consul.
 const sharedAgent = "both may be of different hosts behind one address. Register through an agent for each host (" + agentPath + "NAME in front of the path)"
 
 // pathOf returns the prefix of a path that names an agent.
@@ -244,7 +244,7 @@ func nameTaken(v *registry.View, name string) error {
 	return web.BadRequest(fmt.Sprintf("Invalid service name %q: there is a service %q, and names that differ in case only are one application; use that one", name, other))
 }
 
-// catalogDeregister is PUT /v1/catalog/deregister. It is final, and true whatever was there.
+// catalogDeregister is PUT /v1/catalog/deregister. It is final, and answers true whatever existed.
 func (c call) catalogDeregister() (any, error) {
 	given := web.Decode(c.Call, c.Limits().RegisterBytes, DecodeDeregistration)
 	if c.Err == nil {
@@ -259,7 +259,7 @@ func (c call) catalogDeregister() (any, error) {
 	return true, c.deregisterPlaced(given.Op)
 }
 
-// deregisterPlaced removes what is there, however it was registered.
+// deregisterPlaced removes what exists, however it was registered.
 func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	if op.Node == "" && op.Service == "" && op.Check == "" {
 		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", NodeName))
@@ -281,7 +281,7 @@ func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	return nil
 }
 
-// ambiguousService names the applications in which clients of Eureka registered instances with one id.
+// ambiguousService names the applications in which clients of Eureka registered instances with the same id.
 func ambiguousService(v *registry.View, id string) error {
 	var apps []string
 	for l := range v.All() {

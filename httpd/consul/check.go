@@ -35,10 +35,10 @@ type checkBody struct {
 	aliasNode, aliasService                   string
 	header                                    map[string][]string
 	skipVerify, noRedirects, tcpTLS, grpcTLS  bool
-	h2TLS                                     *bool // nil: not given, which means true
+	h2TLS                                     *bool // nil if not given, which means true
 	success, warning, critical                int32
 	outputMaxSize                             int64
-	other                                     string // a requested way of checking that is not offered
+	other                                     string // a requested kind of probe that is not offered
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -63,7 +63,7 @@ func (c *checkBody) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// notOffered lists the ways of checking that would run programs on the server, or ask it for its own.
+// notOffered lists the kinds of probes that would run programs on the server, or ask it about itself.
 var notOffered = []string{"ScriptArgs", "Args", "Script", "DockerContainerID", "Shell", "OSService"}
 
 // isEmpty reports whether the check was given as {}, which Consul takes as not given.
@@ -72,10 +72,10 @@ func (c *checkBody) isEmpty() bool {
 		len(c.ways()) == 0 && !c.isAlias() && c.other == ""
 }
 
-// way is a way of probing, by the names of its type and of its field.
+// way is a kind of probe, by the names of its type and of its field.
 type way struct{ kind, field string }
 
-// ways returns the ways of probing that were given.
+// ways returns the kinds of probes that were given.
 func (c *checkBody) ways() (given []way) {
 	for _, each := range [...]struct {
 		way
@@ -102,7 +102,7 @@ func isZero(value json.RawMessage) bool {
 }
 
 // validate returns what is wrong with a check, in Consul's words and order (agent/structs/check_type.go,
-// CheckType.Validate). Of two ways of probing Consul silently takes one.
+// CheckType.Validate). Given two kinds of probes Consul silently takes one.
 func (c *checkBody) validate() error {
 	ways := c.ways()
 	switch probed := len(ways) > 0; {
@@ -159,7 +159,7 @@ func (c *checkBody) check() (*catalog.Check, error) {
 	return made, nil
 }
 
-// checkAlias returns what is wrong with the names of an alias check's target. The target need not be there yet.
+// checkAlias returns what is wrong with the names of an alias check's target. The target need not exist yet.
 func (c *checkBody) checkAlias() error {
 	if c.aliasNode != "" {
 		if err := checkName("alias node", c.aliasNode); err != nil {
@@ -172,8 +172,8 @@ func (c *checkBody) checkAlias() error {
 	return nil
 }
 
-// probe returns what the leader is to try. A missing Timeout, and an Interval that is too short, are shown as
-// they were given; the prober has its own bounds.
+// probe returns what the leader should try. A missing Timeout, and an Interval that is too short, are shown as given;
+// the prober has its own bounds.
 func (c *checkBody) probe() *catalog.Probe {
 	p := &catalog.Probe{
 		HTTP: c.http, Method: c.method, Body: c.body, SkipVerify: c.skipVerify, NoRedirects: c.noRedirects, TCP: c.tcp,
@@ -212,7 +212,7 @@ func DecodeCheck(body []byte) (registry.RegisterCatalog, error) {
 	return registry.RegisterCatalog{Checks: []*catalog.Check{check}, KeepStatus: true}, nil
 }
 
-// checkOwn refuses the id of the check that each agent has: one in its place would tell that the whole node is dead.
+// checkOwn refuses the id of the check that each agent has: a replacement could declare the whole node dead.
 func checkOwn(id string) error {
 	if id == catalog.SerfHealth {
 		return malformed("Invalid check id, %q stands for the agent itself", id)

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
-// decodeFields decodes a JSON object into fields, by name: names are compared without case and without
-// underscores, because configuration files are sent as they are (tagged_addresses). Other names are
-// skipped, null is as good as absent, and of a repeated name the last counts. A namespace or partition
-// other than the default one is refused, in all objects.
+// decodeFields decodes a JSON object into fields, by name: names are compared without case and without underscores,
+// because clients send configuration files unchanged (tagged_addresses). Other names are skipped, null counts as
+// absent, and of a repeated name the last counts. A namespace or partition other than the default one is refused, in
+// all objects.
 func decodeFields(data []byte, fields map[string]any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	opening, err := dec.Token()
@@ -49,13 +49,13 @@ func decodeFields(data []byte, fields map[string]any) error {
 	return err
 }
 
-// tenancyFields are the fields that say whose an object is, with the words of the refusal.
+// tenancyFields are the fields that say which tenant an object belongs to, with the words of the refusal.
 var tenancyFields = map[string]error{
 	"namespace": Malformed(`Invalid field: "Namespace" - Namespaces are a Consul Enterprise feature`),
 	"partition": Malformed(`Invalid field: "Partition" - Partitions are a Consul Enterprise feature`),
 }
 
-// isDefault says whether a namespace or partition is the one that there is.
+// isDefault reports whether a namespace or partition is the default one.
 func isDefault(name string) bool { return name == "" || name == "default" }
 
 // checkTenancy refuses a field, by its folded name, that puts an object into another namespace or partition.
@@ -71,7 +71,7 @@ func checkTenancy(field string, value []byte) error {
 	return nil
 }
 
-// inDefault refuses an object whose namespace or partition is another than the default one.
+// inDefault refuses an object in any but the default namespace and partition.
 func inDefault(namespace, partition string) error {
 	switch {
 	case !isDefault(namespace):
@@ -86,7 +86,7 @@ func folded(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
 }
 
-// duration is a length of time as clients write it: "10s", or a number of nanoseconds.
+// duration is a duration as clients write it: "10s", or a number of nanoseconds.
 type duration time.Duration
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -106,7 +106,7 @@ func (d *duration) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// ms is the length in milliseconds, at least one if it is positive.
+// ms returns the duration in milliseconds, at least one if it is positive.
 func (d duration) ms() int64 {
 	if d <= 0 {
 		return 0
@@ -114,8 +114,7 @@ func (d duration) ms() int64 {
 	return max(1, time.Duration(d).Milliseconds())
 }
 
-// Malformed is what is wrong with a request that cannot be understood. Consul's agent answers 400 with
-// the text.
+// Malformed says why a request cannot be understood. Consul's agent answers 400 with the text.
 type Malformed string
 
 // Error implements error.
@@ -124,8 +123,7 @@ func (m Malformed) Error() string { return string(m) }
 // Status returns the status of the response.
 func (m Malformed) Status() int { return http.StatusBadRequest }
 
-// Rejected says why a request that was understood cannot be done. Consul's servers answer 500 with the
-// text.
+// Rejected says why a request that was understood cannot be done. Consul's servers answer 500 with the text.
 type Rejected string
 
 // Error implements error.
@@ -136,7 +134,7 @@ func (r Rejected) Status() int { return http.StatusInternalServerError }
 
 func malformed(format string, args ...any) error { return Malformed(fmt.Sprintf(format, args...)) }
 
-// undecodable words an error of the decoder as Consul does; failed is what the decoder could not do.
+// undecodable words a decoder error the way Consul does; failed is what the decoder could not do.
 func undecodable(failed string, err error) error {
 	if said, ok := errors.AsType[Malformed](err); ok {
 		return said
@@ -149,11 +147,11 @@ const requestFailed = "Request decode failed"
 
 func rejected(format string, args ...any) error { return Rejected(fmt.Sprintf(format, args...)) }
 
-// maxName bounds the names of services, nodes and checks and their ids, in bytes: those of services are
-// names of applications and ids of instances, too.
+// maxName bounds the names of services, nodes and checks and their ids, in bytes: those of services are also names of
+// applications and ids of instances.
 const maxName = naming.Max
 
-// checkName says what is wrong with a name that is to be kept, nil if nothing is.
+// checkName returns what is wrong with a name that will be stored, or nil.
 func checkName(what, name string) error {
 	if !naming.Valid(name) || len(strings.ToUpper(name)) > maxName {
 		return malformed(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, maxName)

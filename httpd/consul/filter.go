@@ -10,11 +10,11 @@ import (
 	"github.com/hashicorp/go-bexpr"
 )
 
-// Filter is an expression of Consul's filter language over values that responses list. The library is the one that Consul
-// has in the version that Consul has: its later versions name the elements of lists otherwise.
+// Filter is an expression of Consul's filter language over values that responses list. The library has the version
+// that Consul uses: later versions name the elements of lists differently.
 type Filter[T any] struct{ evaluator *bexpr.Evaluator }
 
-// NewFilter reads an expression; "" gives nil. Error: Malformed, in Consul's words.
+// NewFilter parses an expression, or returns nil for "". Error: Malformed, in Consul's words.
 func NewFilter[T any](expression string) (*Filter[T], error) {
 	if expression == "" {
 		return nil, nil
@@ -26,19 +26,19 @@ func NewFilter[T any](expression string) (*Filter[T], error) {
 	return &Filter[T]{evaluator}, nil
 }
 
-// Matches says whether the expression holds for a value.
+// Matches reports whether the expression holds for a value.
 func (f *Filter[T]) Matches(value *T) (bool, error) { return f.evaluator.Evaluate(value) }
 
-// Bounds of an expression. Its parser tries each group in parentheses several times, those inside of it each of these
-// times, and so on: Consul's takes minutes for eleven levels. A regular expression of few characters may mean many
-// thousand steps for each character that it looks at.
+// Bounds of an expression. Its parser tries each group in parentheses several times, the groups inside it several
+// times each of these times, and so on: Consul's takes minutes for eleven levels. A regular expression of few
+// characters may mean many thousand steps for each character that it looks at.
 const (
 	maxNesting  = 7
-	maxParsing  = 2_000_000 // tries of rules of the grammar: the library's own bound since its version 0.1.15
-	maxPatterns = 10_000    // instructions of all regular expressions together
+	maxParsing  = 2_000_000 // tries of grammar rules: the library's own bound since its version 0.1.15
+	maxPatterns = 10_000    // total instructions of all regular expressions
 )
 
-// evaluatorOf is the evaluator of an expression for the type of value.
+// evaluatorOf returns the evaluator of an expression for the type of value.
 func evaluatorOf(expression string, value any) (*bexpr.Evaluator, error) {
 	if depth := nesting(expression); depth > maxNesting {
 		return nil, fmt.Errorf("the parentheses nest %d deep, and may nest %d deep", depth, maxNesting)
@@ -53,7 +53,7 @@ func evaluatorOf(expression string, value any) (*bexpr.Evaluator, error) {
 	return bexpr.CreateEvaluatorForType(expression, nil, value)
 }
 
-// nesting is how deep the parentheses of an expression nest, without those in its strings.
+// nesting returns how deep the parentheses of an expression nest, ignoring those in its strings.
 func nesting(expression string) (deepest int) {
 	depth := 0
 	for i := 0; i < len(expression); i++ {
@@ -74,8 +74,8 @@ func nesting(expression string) (deepest int) {
 	return deepest
 }
 
-// patterns is how many instructions the regular expressions of a parsed expression take. One that cannot be read takes
-// none: the evaluator refuses it.
+// patterns returns how many instructions the regular expressions of a parsed expression take. An invalid one counts
+// nothing: the evaluator refuses it.
 func patterns(tree any) int {
 	switch node := tree.(type) {
 	case *bexpr.UnaryExpression:
@@ -99,7 +99,8 @@ func patterns(tree any) int {
 	return 0
 }
 
-// filterLimit bounds the time that a filter takes for one response: a long one over a large registry has no other bound.
+// filterLimit bounds the time that a filter takes for one response: a long filter over a large registry has no other
+// bound.
 const filterLimit = 10 * time.Second
 
 // errFilterTooSlow is the response to a filter that takes longer.
@@ -108,8 +109,8 @@ var errFilterTooSlow = consulError(fmt.Sprintf("the filter takes longer than %v 
 // filter selects what the response to a call shows, by the call's parameter filter.
 type filter[T any] struct {
 	by  call
-	is  *Filter[T] // nil: everything is wanted
-	end time.Time  // by which it is to be ready; zero: it has not begun
+	is  *Filter[T] // nil if everything is wanted
+	end time.Time  // deadline; zero before it begins
 }
 
 // filterOf reads the filter of a call whose response lists values of a type.
@@ -121,7 +122,8 @@ func filterOf[T any](c call) *filter[T] {
 	return &filter[T]{by: c, is: is}
 }
 
-// wants says whether a value is selected. If that cannot be said, the call's Err says why, and nothing more is selected.
+// wants reports whether a value is selected. If that cannot be decided, the call's Err says why, and nothing more is
+// selected.
 func (f *filter[T]) wants(value *T) bool {
 	switch {
 	case f.is == nil:
@@ -142,7 +144,7 @@ func (f *filter[T]) wants(value *T) bool {
 	return wanted
 }
 
-// of keeps of a list what is selected.
+// of keeps the selected elements of a list.
 func (f *filter[T]) of(list []T) []T {
 	if f.is == nil {
 		return list
@@ -156,7 +158,7 @@ func (f *filter[T]) of(list []T) []T {
 	return kept
 }
 
-// ofMap keeps of a map what is selected.
+// ofMap keeps the selected entries of a map.
 func (f *filter[T]) ofMap(values map[string]T) {
 	maps.DeleteFunc(values, func(_ string, value T) bool { return !f.wants(&value) })
 }

@@ -44,7 +44,7 @@ func (c call) getTree(prefix string) (any, error) {
 	}))
 }
 
-// listKeys responds with names. An empty list is 404, unless all names were asked for.
+// listKeys responds with names. An empty list gets a 404, unless all names were asked for.
 func (c call) listKeys(prefix string) (any, error) {
 	separator, given := c.Lookup("separator")
 	if !given {
@@ -129,8 +129,8 @@ func (c call) writeKey(write kv.KeyOp) (any, error) {
 	return result.OK, nil
 }
 
-// mayReadFence reports whether the caller may know the token behind a fence. Whoever may take the lock or key
-// learns its token anyway.
+// mayReadFence reports whether the caller may know the token behind a fence. Whoever may take the lock or key learns
+// its token anyway.
 func (c call) mayReadFence(f *kv.Fence) bool {
 	need := access.Need{Resource: access.Lock, Name: f.Name, Verb: access.Read}
 	if f.Kind == kv.Key {
@@ -143,7 +143,7 @@ func (c call) mayReadFence(f *kv.Fence) bool {
 	return c.May(need)
 }
 
-// performOnce performs a write or a transaction, only once if the call has a key for that.
+// performOnce performs a write or a transaction, and only once if the call has a key for that.
 func (c call) performOnce(op kv.Op) (kv.Result, error) {
 	op = c.Once(op)
 	if c.Err != nil {
@@ -190,7 +190,7 @@ var fencedBy = []struct {
 	kind  kv.Kind
 }{{"fence-key", kv.Key}, {"fence-lock", kv.Lock}, {"fence-semaphore", kv.Semaphore}}
 
-// fenceFor reads the acquisition that must last for a write of key to take effect, or nil.
+// fenceFor reads the acquisition that must last for a write of key to take effect, or returns nil.
 func (c call) fenceFor(key string) *kv.Fence {
 	token, given := c.Number("fence")
 	fence := &kv.Fence{Kind: kv.Key, Name: key, Index: kv.Index(token)}
@@ -212,8 +212,7 @@ func (c call) fenceFor(key string) *kv.Fence {
 	return fence
 }
 
-// pair is a key's entry in responses. Flags are a number of 64 bits: the markers of Consul's clients fit
-// into no smaller one.
+// pair is a key's entry in responses. Flags has 64 bits: the markers of Consul's clients fit into nothing smaller.
 type pair struct {
 	LockIndex   uint64
 	Key         string
@@ -224,12 +223,12 @@ type pair struct {
 	ModifyIndex kv.Index
 }
 
-// showPair is an entry as responses show it.
+// showPair returns an entry as responses show it.
 func showPair(e *kv.Pair) pair {
 	shown := pair{
 		LockIndex: e.LockIndex, Key: e.Key, Flags: e.Flags, Session: e.Session, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
 	}
-	if len(e.Value) > 0 { // a client that gets "" makes something else of it than of null
+	if len(e.Value) > 0 { // clients read "" differently from null
 		shown.Value = e.Value
 	}
 	return shown

@@ -270,7 +270,7 @@ func TestTransactionThatWritesNothingIsARead(t *testing.T) {
 	expect.Equal(t, c.Kv.Applied.Load(), 1, "operations were applied:")
 }
 
-// withFar has node far with a service, a check of it and one of the node.
+// withFar registers node far with a service, a check of it and one of the node.
 func withFar(t *testing.T, config httpd.Config) *httpdtest.Coordinated {
 	t.Helper()
 	c := httpdtest.NewCoordinated(t, config)
@@ -280,7 +280,7 @@ func withFar(t *testing.T, config httpd.Config) *httpdtest.Coordinated {
 	return c
 }
 
-// failed is the response to a transaction of which one operation failed.
+// failed returns the response to a transaction with one failed operation.
 func failed(op int, what string) string {
 	text, _ := json.Marshal(what)
 	return fmt.Sprintf(`{"Results":null,"Errors":[{"OpIndex":%d,"What":%s}]}`, op, text)
@@ -357,7 +357,7 @@ Service w1 web 80 [v1] <nil> map[Passing:1 Warning:1]
 	c.Get("/eureka/apps/DB").Says(t, 200, "10.9.0.2", "for Eureka's clients")
 }
 
-// consul-esm updates the checks of external nodes so.
+// consul-esm updates the checks of external nodes this way.
 func TestTransactionComparesAndSetsByModifyIndex(t *testing.T) {
 	c := withFar(t, httpd.Config{})
 	for _, o := range []struct {
@@ -456,7 +456,7 @@ func TestTransactionOnTheCatalogIsBoundAsRegistrationsAre(t *testing.T) {
 
 func TestTransactionOnTheCatalogIsPerformedOncePerKey(t *testing.T) {
 	c := withFar(t, httpd.Config{})
-	body := `[{"Node":{"Verb":"cas","Node":{"Node":"new","Address":"10.9.0.2"}}}]` // fails if it is performed twice
+	body := `[{"Node":{"Verb":"cas","Node":{"Node":"new","Address":"10.9.0.2"}}}]` // fails if performed twice
 	first := c.Send("PUT", "/v1/txn", body, "Idempotency-Key: k1")
 	again := c.Send("PUT", "/v1/txn", body, "Idempotency-Key: k1")
 	expect.That(t, first.Status == 200 && again.Status == 200 && first.Body == again.Body, "first %d %s, again %d %s", first.Status, first.Body, again.Status, again.Body)

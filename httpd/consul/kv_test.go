@@ -48,7 +48,7 @@ func TestTransactionHasAWordForEveryVerb(t *testing.T) {
 	expect.That(t, len(verbWords) == len(words), "%d verbs have a word, want %d", len(verbWords), len(words))
 }
 
-// Every session that is accepted keeps the bounds that the state relies on, and can be shown.
+// Every accepted session keeps the bounds that the state relies on, and can be shown.
 func FuzzDecodeSession(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "{}", `{"LockDelay":0}`, `{"LockDelay":"15s","TTL":"10s","Behavior":"delete","Checks":null,"NodeChecks":["a"],"ServiceChecks":[{"ID":"b"}]}`,

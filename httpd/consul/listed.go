@@ -15,7 +15,7 @@ import (
 
 // Service is a service of the catalog, however it was registered, before it gets the form of a response.
 type Service struct {
-	Node              string // as the registry names it
+	Node              string // the registry's name
 	ID, Name          string
 	Kind, SocketPath  string
 	Tags              []string
@@ -30,7 +30,7 @@ type Service struct {
 	Native            bool
 	CreateIndex       registry.Index
 	ModifyIndex       registry.Index
-	Checks            []Check // its own ones, without those of its node
+	Checks            []Check // its own, without those of its node
 }
 
 // Address is one of a service's tagged addresses.
@@ -57,7 +57,7 @@ func ServiceOf(l *registry.Lease, name string) Service {
 func fromCatalog(l *registry.Lease) Service {
 	c := l.Service
 	port := c.Port
-	if len(c.Ports) > 0 && port == 0 { // the instance has the default one
+	if len(c.Ports) > 0 && port == 0 { // the instance has the default port
 		shown, _ := l.Instance.MainPort()
 		port = int32(shown.Number)
 	}
@@ -68,9 +68,8 @@ func fromCatalog(l *registry.Lease) Service {
 	}
 }
 
-// fromEureka returns an instance that a client of Eureka registered. It is on the logical node. Clients of
-// Eureka register again with each change of status; that does not change the service's indexes unless it says
-// something new.
+// fromEureka returns an instance that a client of Eureka registered. It is on the logical node. Clients of Eureka
+// register again with each change of status; that does not change the service's indexes unless it says something new.
 func fromEureka(l *registry.Lease, name string) Service {
 	i := l.Instance
 	port, secure := i.MainPort()
@@ -111,7 +110,7 @@ func metaOf(i *registry.Instance) map[string]string {
 	return m
 }
 
-// HasTags reports whether the service has all of tags, in any case.
+// HasTags reports whether the service has all of tags, ignoring case.
 func (s Service) HasTags(tags []string) bool {
 	return !slices.ContainsFunc(tags, func(want string) bool {
 		return !slices.ContainsFunc(s.Tags, func(has string) bool { return strings.EqualFold(has, want) })
@@ -219,7 +218,7 @@ type catalogService struct {
 	ServiceProxy             *Proxy
 	ServiceConnect           connect
 	ServiceLocality          json.RawMessage `bexpr:"-"`
-	PeerName                 string          `json:"-"` // always empty: the services of no other cluster are here
+	PeerName                 string          `json:"-"` // always empty: other clusters' services are not here
 	CreateIndex              registry.Index  `bexpr:"-"`
 	ModifyIndex              registry.Index  `bexpr:"-"`
 }
@@ -247,7 +246,7 @@ func With(n Node, ofNode []Check, s Service) HealthService {
 	return HealthService{Node: n, Service: s.OnNode(), Checks: append(append(checks, ofNode...), s.Checks...)}
 }
 
-// Passing reports whether every check is passing; no checks at all count as passing.
+// Passing reports whether every check is passing; a service without checks counts as passing.
 func (h HealthService) Passing() bool {
 	return !slices.ContainsFunc(h.Checks, func(c Check) bool { return c.Status != StatusWord(catalog.Passing) })
 }
@@ -280,14 +279,14 @@ type Check struct {
 
 	PeerName string `json:"-"` // always empty
 
-	answered bool // Output may have what a service answered to an HTTP check
-	follows  bool // the same of a check that it follows
+	answered bool // Output may contain what a service answered to an HTTP check
+	follows  bool // Output may contain the same from a check that it follows
 }
 
 // Follows reports whether the check is an alias.
 func (c Check) Follows() bool { return c.follows }
 
-// Public returns the check without what a service answered, but for its status.
+// Public returns the check without what a service answered, except its status.
 func (c Check) Public() Check {
 	if before, _, has := strings.Cut(c.Output, " Output: "); has && (c.answered || c.follows) { // see probe
 		c.Output = before
@@ -295,7 +294,7 @@ func (c Check) Public() Check {
 	return c
 }
 
-// OutputOf returns the output of a stored check, with what a service answered to an HTTP check or without.
+// OutputOf returns the output of a stored check, with or without what a service answered to an HTTP check.
 func OutputOf(c *catalog.Check, answers bool) string {
 	if answers {
 		return c.Output
@@ -303,7 +302,7 @@ func OutputOf(c *catalog.Check, answers bool) string {
 	return checkOf(c).Public().Output
 }
 
-// Agent is the check as the agent shows it: without indexes.
+// Agent returns the check as the agent shows it: without indexes.
 func (c Check) Agent() Check {
 	c.CreateIndex, c.ModifyIndex = 0, 0
 	return c
@@ -312,7 +311,7 @@ func (c Check) Agent() Check {
 // noDefinition is the definition of a check that was registered without one.
 var noDefinition = json.RawMessage("{}")
 
-// checkOf is a stored check as responses show it.
+// checkOf returns a stored check as responses show it.
 func checkOf(c *catalog.Check) Check {
 	shown := Check{
 		Node: ShownNode(c.Node), CheckID: c.ID, Name: c.Name, Status: StatusWord(c.Status), Notes: c.Notes, Output: c.Output, ServiceID: c.Service,
@@ -329,7 +328,7 @@ func checkOf(c *catalog.Check) Check {
 	return shown
 }
 
-// shownDuration is a length of time (ms) as the reference shows it; "": it was not given.
+// shownDuration formats a duration (ms) as the reference does, or returns "" if it was not given.
 func shownDuration(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -337,8 +336,8 @@ func shownDuration(ms int64) string {
 	return (time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond).String()
 }
 
-// nodeChecks are the checks of a node itself as responses show them; nil: the logical one, on which no
-// checks were registered.
+// nodeChecks returns the checks of a node itself as responses show them; n is nil for the logical node if nothing was
+// registered on it.
 func nodeChecks(logical bool, n *catalog.Node) []Check {
 	checks := []Check{}
 	if logical {
@@ -353,15 +352,15 @@ func nodeChecks(logical bool, n *catalog.Node) []Check {
 	return checks
 }
 
-// serfHealth is that of the logical node, which is not stored.
+// serfHealth is the logical node's, which is not stored.
 var serfHealth = func() Check {
 	alive := catalog.AgentAlive
 	alive.CreateIndex, alive.ModifyIndex = 1, 1
 	return checkOf(&alive)
 }()
 
-// checksOf are the checks of a service: those that were registered, and those that say what Rollcall
-// knows of its status.
+// checksOf returns the checks of a service: the registered ones, and those that express what Rollcall knows of its
+// status.
 func checksOf(l *registry.Lease, s Service) []Check {
 	checks := []Check{}
 	if l.Service == nil {
@@ -379,13 +378,13 @@ func checksOf(l *registry.Lease, s Service) []Check {
 	return checks
 }
 
-// Types of the checks that were not registered.
+// Types of the checks that nobody registered.
 const (
 	eurekaType   = "eureka"
 	overrideType = "override"
 )
 
-// statusOf is a status of Eureka's as that of a check: an instance that is not UP gets no requests.
+// statusOf converts a status of Eureka's to a check's: an instance that is not UP gets no requests.
 func statusOf(s registry.Status) catalog.CheckStatus {
 	if s == registry.Up {
 		return catalog.Passing
@@ -393,14 +392,13 @@ func statusOf(s registry.Status) catalog.CheckStatus {
 	return catalog.Critical
 }
 
-// decided is the check that keeps a service out of use by a decision made in Rollcall or through
-// Eureka's API, if there is one: OUT_OF_SERVICE is maintenance, another status that no check gives the
-// reason for is an override.
+// decided returns the check that keeps a service out of use by a decision made in Rollcall or through Eureka's API, if
+// there is one: OUT_OF_SERVICE is maintenance, another status without a check as its cause is an override.
 func (s Service) decided(l *registry.Lease, checks []Check) (Check, bool) {
 	i := l.Instance
 	switch {
 	case i.Status == registry.Up, l.Service != nil && i.Overridden == registry.Unknown:
-		return Check{}, false // its checks, or those of its node, say it all
+		return Check{}, false // its checks, or its node's, say it all
 	case i.Status == registry.OutOfService:
 		m := maintenance(s.ID, reasonOf(l))
 		if slices.ContainsFunc(checks, func(c Check) bool { return c.CheckID == m.ID }) {
@@ -422,7 +420,7 @@ func reasonOf(l *registry.Lease) string {
 	return l.Override.By.Reason
 }
 
-// check is a check that was not registered.
+// check returns a check that nobody registered.
 func (s Service) check(l *registry.Lease, id, name, kind string, status catalog.CheckStatus) Check {
 	return Check{
 		Node: ShownNode(s.Node), CheckID: id, Name: name, Status: StatusWord(status), Output: explained(l), ServiceID: s.ID, ServiceName: s.Name,
@@ -449,10 +447,10 @@ func explained(l *registry.Lease) string {
 	return text
 }
 
-// maintenanceWord is the aggregate of a service that is kept out of use.
+// maintenanceWord is the aggregate of a service kept out of use.
 const maintenanceWord = "maintenance"
 
-// Aggregate is the worst of checks: passing, warning, critical or maintenance.
+// Aggregate returns the worst of checks: passing, warning, critical or maintenance.
 func Aggregate(checks []Check) string {
 	worst := 0
 	for _, c := range checks {
@@ -465,7 +463,7 @@ func Aggregate(checks []Check) string {
 	return StatusWord(catalog.CheckStatus(worst))
 }
 
-// Worse says whether one aggregate is worse than another.
+// Worse reports whether one aggregate is worse than another.
 func Worse(one, other string) bool { return rank(one) > rank(other) }
 
 func rank(aggregate string) int {
@@ -476,8 +474,8 @@ func rank(aggregate string) int {
 	return int(state)
 }
 
-// WhyNotPassing says of an instance whose status is not UP what keeps it from that: a check of its own
-// or of its node, or what its client or an operator said.
+// WhyNotPassing says why an instance is not UP: because of a check of its own or of its node, or because its client or
+// an operator said so.
 func WhyNotPassing(v *registry.View, l *registry.Lease) string {
 	if l.Service == nil || l.Instance.Overridden != registry.Unknown {
 		return explained(l)

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// A list of maxWhole bytes or more is written element by element, and never is in memory as a text.
+// A list of maxWhole bytes or more is written element by element, and is never in memory as a whole.
 const (
 	maxWhole  = 256 << 10
-	listPiece = 64 << 10 // bytes that are written at once
+	listPiece = 64 << 10 // bytes written at once
 )
 
 // errReadTooLarge is the response to a read of too many keys.
@@ -24,7 +24,7 @@ var errReadTooLarge = &web.Refusal{
 	Text:   fmt.Sprintf("the keys and values that were asked for have more than %d bytes, which is the most that one answer may have; ask for a longer prefix, or for fewer at once", kv.MaxRead),
 }
 
-// jsonList is a list of values in JSON, with what stands around it.
+// jsonList is a list of values in JSON, with the text around it.
 type jsonList struct {
 	open, close             string
 	prettyOpen, prettyClose string
@@ -47,7 +47,7 @@ func txnList(elements int, element func(i int) any) jsonList {
 	}
 }
 
-// respondLarge sends a list of JSON as it is encoded, without a length.
+// respondLarge sends a JSON list while it is encoded, without a length.
 func (c call) respondLarge(list jsonList) (any, error) {
 	header := c.W.Header()
 	header.Set("Content-Type", "application/json")
@@ -65,7 +65,8 @@ func (c call) respondLarge(list jsonList) (any, error) {
 	return web.Sent, nil
 }
 
-// write encodes a list. Its error is one of encoding, before anything was sent: a client that goes away is no error.
+// write encodes a list. It only returns an error of encoding, from before anything was sent: a client that goes away
+// is not an error.
 func (l jsonList) write(w io.Writer, pretty bool) error {
 	out := bufio.NewWriterSize(w, listPiece)
 	open, end := l.open, l.close
@@ -84,7 +85,7 @@ func (l jsonList) write(w io.Writer, pretty bool) error {
 		}
 		if pretty {
 			indented.Reset()
-			_ = json.Indent(&indented, text, l.prefix, "    ") // it was just encoded
+			_ = json.Indent(&indented, text, l.prefix, "    ") // cannot fail: it was just encoded
 			_, _ = out.WriteString("\n" + l.prefix)
 			text = indented.Bytes()
 		}

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A server that closes a connection on what it has not read waits for half a second before, by itself.
+// A server that closes a connection with unread bytes waits for half a second first.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

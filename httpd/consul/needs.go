@@ -15,13 +15,12 @@ func keyNeeds(c *web.Call) []access.Need {
 	return []access.Need{{Resource: access.KV, Name: c.Rest(), Below: c.Given("recurse") || c.Given("keys"), Verb: access.Read}}
 }
 
-// sessionNeeds returns the needs to read what the answer to a new session tells: whether a node other than the
-// agent's is there, and how its checks are. To name a check that is not there needs the right to read nodes,
-// or the answer would give that away. It is looked up in the newest view, because it may have been registered
-// a moment ago.
+// sessionNeeds returns the needs to read what the answer to a new session reveals: whether a node other than the
+// agent's exists, and the state of its checks. Naming a check that does not exist needs the right to read nodes, or
+// the answer would reveal that. It is looked up in the newest view, because it may have been registered a moment ago.
 func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need, err error) {
 	ids := slices.DeleteFunc(slices.Concat(op.NodeChecks, op.ServiceChecks), func(id string) bool {
-		return id == catalog.SerfHealth // it tells only that its node is there
+		return id == catalog.SerfHealth // it only reveals that its node exists
 	})
 	elsewhere := op.Node != "" && op.Node != self
 	if len(ids) == 0 && !elsewhere {

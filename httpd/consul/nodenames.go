@@ -13,8 +13,8 @@ import (
 // Consul ignores the case of node names, and shows one spelling. Rollcall shows the one under which a node was
 // first registered; requests may use any other.
 
-// spelledNode returns the registry's name for a node that a request may spell otherwise. It waits for the
-// newest view only if this node does not know the name.
+// spelledNode returns the registry's name for a node that a request may spell differently. It waits for the newest
+// view only if this node does not know the name.
 func (e *endpoints) spelledNode(ctx context.Context, name string) (string, error) {
 	if v := web.StaleView(e.Service); v != nil {
 		if spelled, known := v.SpelledNode(name); known {
@@ -29,8 +29,8 @@ func (e *endpoints) spelledNode(ctx context.Context, name string) (string, error
 	return spelled, nil
 }
 
-// ownNode returns the registry's name for the node of the call's agent, for a change that is refused if the
-// node is not there.
+// ownNode returns the registry's name for the node of the call's agent, for a change that is refused if the node does
+// not exist.
 func (c call) ownNode() (string, error) { return c.spelledNode(c.R.Context(), c.agent().node) }
 
 // onSpelledNode returns a registration with its node, and the nodes that its alias checks follow, under the

@@ -11,10 +11,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// partsHeader says in how many steps something was removed that is too much for one. Readers may see what is between two.
+// partsHeader counts the steps of a removal that is too large for one. Readers may see the state between two steps.
 const partsHeader = "X-Rollcall-Parts"
 
-// Sizes of a step before the last one, and how often a removal begins anew where more comes meanwhile.
+// Sizes of a step before the last one, and how often a removal starts over if more arrives meanwhile.
 const (
 	keysInPart     = 1000
 	servicesInPart = 250
@@ -24,8 +24,8 @@ const (
 var errNotEnded = &web.Refusal{Status: http.StatusServiceUnavailable, Retry: true,
 	Text: "not everything was removed: more came in the meantime than one step removes; try again"}
 
-// deleteInParts deletes more keys than one operation does: those that were changed longest ago first, in steps, and then
-// what is left by the operation itself.
+// deleteInParts deletes more keys than one operation can: in steps, least recently changed first, and then the rest by
+// the operation itself.
 func (c call) deleteInParts(op kv.KeyOp) (kv.Result, error) {
 	steps := 1
 	for range maxTries {
@@ -47,7 +47,7 @@ func (c call) deleteInParts(op kv.KeyOp) (kv.Result, error) {
 				return last, registry.ErrRevoked
 			}
 			if !last.OK {
-				return last, nil // the fence does not hold any more
+				return last, nil // the fence no longer holds
 			}
 			steps++
 		}
@@ -60,8 +60,8 @@ func (c call) deleteInParts(op kv.KeyOp) (kv.Result, error) {
 	return kv.Result{}, errNotEnded
 }
 
-// removeNode removes a node on which more is than one operation removes: the services that were registered first go first,
-// in steps, and then what is left with the node.
+// removeNode removes a node with more on it than one operation removes: in steps, the services that were registered
+// first go first, and then the rest with the node.
 func (c call) removeNode(op registry.DeregisterCatalog) (registry.Result, error) {
 	steps := 1
 	for range maxTries {
@@ -87,7 +87,7 @@ func (c call) removeNode(op registry.DeregisterCatalog) (registry.Result, error)
 	return registry.Result{}, errNotEnded
 }
 
-// oldestOn returns removals of the services of a node in the order of their registrations, without the newest ones, which
+// oldestOn returns removals of a node's services in the order of their registrations, without the newest ones, which
 // one operation removes with the node.
 func oldestOn(v *registry.View, node string) (ops []registry.Op) {
 	services := slices.SortedFunc(v.ServicesOn(node), func(a, b *registry.Lease) int { return cmp.Compare(a.Registered, b.Registered) })

@@ -16,18 +16,18 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// catalogSource is what show finds in the registry, which changes with a topic.
+// catalogSource returns what show finds in the registry, which changes with a topic.
 func (e *endpoints) catalogSource(t registry.Topic, show func(*registry.View) web.Found) web.Source {
 	return web.SourceOf(e.Node, e.Service.View, show, func() (<-chan struct{}, func()) { return e.config.Coordination.WatchCatalog(t) })
 }
 
-// consulRead responds to a reading request of Consul's API from a source, at once or when it changes.
+// consulRead responds to a read of Consul's API from a source, at once or when it changes.
 func (c call) consulRead(s web.Source) (any, error) {
 	return c.readConsul(c.consulQuery(), true, s)
 }
 
-// labelConsul says how fresh a response is; staleAge is that of what a stale read found. All of it must be
-// there: the official client stops reading at the first header that is missing.
+// labelConsul says how fresh a response is; staleAge is the age of a stale read's result. All headers must be there:
+// the official client stops reading at the first missing one.
 func (c call) labelConsul(read registry.Consistency, staleAge time.Duration) {
 	health := c.Service.Health()
 	age, consistency := health.Age, "consistent"
@@ -51,8 +51,8 @@ func (c call) labelConsul(read registry.Consistency, staleAge time.Duration) {
 	}
 }
 
-// cached makes an endpoint of a read that Consul's agents have a cache for. Here what this node has is that cache: like
-// Consul's it follows the servers, and is older only while this node hears nothing of them.
+// cached makes an endpoint of a read that Consul's agents have a cache for. Here this node's own state is that cache:
+// like Consul's it follows the servers, and is older only while this node hears nothing from them.
 func cached(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		_, wanted := c.Lookup("cached")
@@ -70,11 +70,11 @@ func cached(e endpoint) endpoint {
 	}
 }
 
-// keepsAge says whether a read may trust the age of this node's state. While the age is a guess, only a read with unheard may: its
-// caller wants to see whatever there is.
+// keepsAge reports whether a read may trust the age of this node's state. While the age is a guess, only a read with
+// unheard may: its caller wants to see whatever there is.
 func (c call) keepsAge(h registry.Health) bool { return !h.Unheard || web.KnowsUnheard(c.R.Context()) }
 
-// maxAge is how old a cached response may be, by the header Cache-Control.
+// maxAge reads how old a cached response may be, from the header Cache-Control.
 func (c call) maxAge() time.Duration {
 	limit := time.Duration(math.MaxInt64)
 	for text := range strings.SplitSeq(strings.ToLower(c.R.Header.Get("Cache-Control")), ",") {
@@ -96,8 +96,8 @@ func (c call) maxAge() time.Duration {
 	return limit
 }
 
-// readConsul responds to a read as fresh as its query asks for, at once or when what is read changes. indexed: the response
-// says after which index the next one may wait.
+// readConsul responds to a read as fresh as its query asks for, at once or when the result changes. If indexed, the
+// response says after which index the next one may wait.
 func (c call) readConsul(q web.Query, indexed bool, s web.Source) (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
@@ -114,7 +114,7 @@ func (c call) readConsul(q web.Query, indexed bool, s web.Source) (any, error) {
 	return document, cmp.Or(err, c.Err) // a filter may have failed
 }
 
-// consulQuery reads the parameters that all reads have in common.
+// consulQuery reads the parameters that all reads share.
 func (c call) consulQuery() (q web.Query) {
 	q.Read = c.consulFreshness()
 	q.After = c.after()
@@ -122,8 +122,8 @@ func (c call) consulQuery() (q web.Query) {
 	return q
 }
 
-// consulFreshness says whether a read may be served from what this node has. A read that may be only so old is
-// like any other where this node's state may be older.
+// consulFreshness decides whether this node's own state may serve a read. A read with a maximum age becomes an
+// ordinary one where this node's state may be older.
 func (c call) consulFreshness() registry.Consistency {
 	_, stale := c.Lookup("stale")
 	_, consistent := c.Lookup("consistent")
@@ -177,13 +177,13 @@ func (c call) blocking() time.Duration {
 	return min(wait, web.MaxWait)
 }
 
-// Consul's clients show the text of an error, and take some texts and statuses for signs: the holder of a
-// lock goes on after a 500, and after nothing else (hashicorp/consul, api/api.go, IsRetryableError).
+// Consul's clients show the text of an error, and give meaning to some texts and statuses: the holder of a lock goes
+// on after a 500, and after nothing else (hashicorp/consul, api/api.go, IsRetryableError).
 
 // maxValue bounds the value of a key and the body of a transaction, in bytes.
 const maxValue = kv.MaxValue
 
-// readValue reads a body of at most maxValue bytes as it is.
+// readValue reads a body of at most maxValue bytes unchanged.
 func (c call) readValue() ([]byte, error) {
 	if c.R.ContentLength > maxValue {
 		return nil, valueTooLarge(fmt.Sprintf("%d", c.R.ContentLength))
@@ -203,7 +203,7 @@ func valueTooLarge(size string) error {
 	return &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: text}
 }
 
-// newestForConsul waits for a leader as long as Consul's clients need it.
+// newestForConsul waits for a leader as long as Consul's clients need.
 func (e *endpoints) newestForConsul(ctx context.Context) (v *registry.View, err error) {
 	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, e.catalogSource(registry.Topic{Kind: registry.AllTopic}, func(newest *registry.View) web.Found {
 		v = newest

@@ -184,7 +184,7 @@ func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
 	})
 }
 
-// A key that is absent at the next read, too, is nothing new.
+// A key that is absent again at the next read is nothing new.
 func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		c.Put(t, "/v1/kv/other", "")
@@ -263,7 +263,7 @@ func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 		need.That(t, !p.Answered(), "it was answered without a leader: %d %s", p.Got.Status, p.Got.Body)
 		c.Put(t, "/v1/kv/a", "w")
 		expect.That(t, p.Answered() && p.Got.Status == 200, "it was not woken afterwards")
-		// One that begins, or looks again, while there is none is held.
+		// A query that begins, or looks again, while there is no leader is held.
 		c.Kv.Fail(registry.ErrNoLeader)
 		p = c.Start(t.Context(), "GET", "/v1/kv/a?index=2&wait=5m")
 		time.Sleep(5 * time.Second)
@@ -276,7 +276,7 @@ func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 	})
 }
 
-// The state that a node had when it lost its leader is no news minutes later.
+// The state that a node had when it lost its leader is not news minutes later.
 func TestBlockingQueryWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
 	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		p := c.Start(t.Context(), "GET", "/v1/kv/a?index=1&wait=16s&consistent")
@@ -303,7 +303,7 @@ func TestBlockingQueryTimesAreSpread(t *testing.T) {
 	})
 }
 
-// Only what was certainly not done is done again.
+// Only a write that certainly did not happen is repeated.
 func TestConsulWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		c.Kv.Fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
@@ -353,7 +353,7 @@ func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
 	})
 }
 
-// The server's time limits for a whole request would cut a long wait off.
+// The server's time limits for a whole request would cut a long wait short.
 func TestBlockingQueryIsNotCutByTheServersTimeLimit(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		m := registrytest.New()
@@ -388,7 +388,7 @@ func TestBlockingQueryIndexNeverGoesBack(t *testing.T) {
 	}
 }
 
-// filterable is a catalog from which filters select.
+// filterable is a catalog that filters select from.
 var filterable = []struct{ target, body string }{
 	{"/v1/catalog/register", `{"Node":"n1","Address":"10.0.0.1","NodeMeta":{"rack":"7"},"TaggedAddresses":{"lan":"10.0.0.1"},` +
 		`"Service":{"Service":"web","ID":"w1","Tags":["a","v1"],"Port":80,"Meta":{"version":"1"},"Weights":{"Passing":3,"Warning":1},"TaggedAddresses":{"lan":{"Address":"10.1.0.1","Port":8080}}},` +
@@ -401,8 +401,8 @@ var filterable = []struct{ target, body string }{
 	{"/v1/agent/service/register", `{"Name":"api","ID":"a2","Port":91,"Meta":{"version":"2"}}`},
 }
 
-// filtered are filters with what Consul 1.15.6 shows by them of the catalog above, see shownBy. Where the filter cannot be
-// read its texts are these, with 500 in the place of 400. Three rows are not what it shows: see there.
+// filtered lists filters with what Consul 1.15.6 shows of the catalog above, see shownBy. For unreadable filters the
+// texts are Consul's, with 400 instead of its 500. Three rows differ from Consul, as noted there.
 var filtered = []struct{ target, filter, want string }{
 	{"/v1/catalog/nodes", `Node == n1`, `n1`},
 	{"/v1/catalog/nodes", `Node != "n1" and Node matches "^n"`, `n2`},
@@ -413,11 +413,12 @@ var filtered = []struct{ target, filter, want string }{
 	{"/v1/catalog/nodes", `TaggedAddresses.lan == "10.0.0.1"`, `n1`},
 	{"/v1/catalog/nodes", `not (Node == n1 or Node == none) and rack in Meta`, `n2`},
 	{"/v1/catalog/nodes?node-meta=rack:8", `Node == n1`, ""},
-	{"/v1/catalog/services", `ServiceName == web`, `web:[a,b,v1]`}, // of several instances its tags are in no order
+	{"/v1/catalog/services", `ServiceName == web`, `web:[a,b,v1]`}, // with several instances its tags are unordered
 	{"/v1/catalog/services", `ServiceTags is empty and ServicePort != 8300`, `api:[] consul:[] db:[]`},
 	{"/v1/catalog/services", `b in ServiceTags`, `web:[b]`},
 	{"/v1/catalog/services", `Node == n2`, `db:[] web:[b]`},
-	{"/v1/catalog/services", `NodeMeta.rack == "7"`, `web:[a,v1]`}, // nothing before Consul 1.16.3, whose CHANGELOG.md has the repair (GH-18322)
+	// shows nothing before Consul 1.16.3, whose CHANGELOG.md lists the fix (GH-18322)
+	{"/v1/catalog/services", `NodeMeta.rack == "7"`, `web:[a,v1]`},
 	{"/v1/catalog/services?node-meta=rack:8", `ServiceName matches "e"`, `web:[b]`},
 	{"/v1/catalog/services", `ServiceName == none`, ""},
 	{"/v1/catalog/service/web", `ServiceMeta.version == 2`, `w2`},
@@ -463,12 +464,12 @@ var filtered = []struct{ target, filter, want string }{
 	{"/v1/health/state/passing", `Node == n2`, ""},
 	{"/v1/agent/services", `Service == api and Port == 90`, `a1`},
 	{"/v1/agent/services", `Meta.version == 2 or x in Tags`, `a1 a2`},
-	{"/v1/agent/services", `Connect.Native == true`, ""}, // its handler panics: EOF
+	{"/v1/agent/services", `Connect.Native == true`, ""}, // Consul's handler panics: EOF
 	{"/v1/agent/checks", `Name == "Service 'api' check"`, `ttl1`},
 	{"/v1/agent/checks", `ServiceID == a2`, ""},
 	{"/v1/agent/members", `Name == none`, ""},
 	{"/v1/agent/members", `Tags.role == consul and Name == none`, ""},
-	// Those that cannot be read.
+	// Filters that cannot be read.
 	{"/v1/catalog/nodes", `Node`, `400 Failed: 1:5 (4): no match found, expected: "!=", ".", "==", "[", [ \t\r\n] or [a-zA-Z0-9_]`},
 	{"/v1/catalog/nodes", `Node == `, "400 Failed: 1:9 (8): no match found, expected: \"-\", \"0\", \"\\\"\", \"`\", [ \\t\\r\\n], [1-9] or [a-zA-Z]"},
 	{"/v1/catalog/nodes", `(Node == n1`, `400 Failed: 1:12 (11): rule "grouping": Unmatched parentheses`},
@@ -490,7 +491,7 @@ var filtered = []struct{ target, filter, want string }{
 	{"/v1/agent/checks", `Name`, `400 Failed: 1:5 (4): no match found, expected: "!=", ".", "==", "[", [ \t\r\n] or [a-zA-Z0-9_]`},
 }
 
-// shownIn finds the names or ids of what responses show, by the beginnings of targets.
+// shownIn finds the names or ids in responses, by the beginnings of their targets.
 var shownIn = []struct{ target, pattern string }{
 	{"/v1/catalog/nodes", `"Node":"(.*?)"`},
 	{"/v1/catalog/services", `"(\w+":\[.*?\])`},
@@ -503,7 +504,7 @@ var shownIn = []struct{ target, pattern string }{
 	{"/v1/agent/members", `"Name":"(.*?)"`},
 }
 
-// shownBy is what a response to a target shows, in short, or the text of an error.
+// shownBy summarizes a response to a target, or returns the text of an error.
 func shownBy(target string, status int, body string) string {
 	if status != 200 {
 		return fmt.Sprint(status, " ", strings.Replace(body, "Failed to create boolean expression evaluator:", "Failed:", 1))
@@ -517,7 +518,7 @@ func shownBy(target string, status int, body string) string {
 	return strings.Join(all, " ")
 }
 
-// withFilter is a target with a filter as a parameter.
+// withFilter returns a target with a filter as a parameter.
 func withFilter(target, filter string) string {
 	separator := "?"
 	if strings.Contains(target, "?") {
@@ -604,9 +605,9 @@ func TestConsulFiltersOfTheOfficialClient(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "Failed to create boolean expression evaluator: 1:5"), "the error is %v", err)
 }
 
-// Changes, and which blocking queries they wake, with Consul 1.15.6 (an agent in mode -dev, where the same was done) and
-// here. With Consul w is an answer that says nothing new. So it may be missing here, but no W. What is w here and no w or
-// W there is one too many, and stands in the table so that no other comes to it.
+// Changes, and which blocking queries they wake, with Consul 1.15.6 (an agent in mode -dev, put through the same
+// steps) and here. With Consul, w is an answer that says nothing new. So here a w may be missing, but never a W. A w
+// here without a w or W there is one too many, and is in the table so that no other joins it.
 func TestBlockingQueriesWakeAsConsulsDo(t *testing.T) {
 	targets := []string{
 		"/v1/catalog/nodes", "/v1/catalog/services", "/v1/catalog/service/web", "/v1/catalog/service/db", "/v1/catalog/service/none",
@@ -661,7 +662,8 @@ func TestBlockingQueriesWakeAsConsulsDo(t *testing.T) {
 	})
 }
 
-// randomChange is an operation on a few services on three nodes, however they are registered. The same numbers give the same one.
+// randomChange returns an operation on a few services on three nodes, however they are registered. The same random
+// numbers give the same operation.
 func randomChange(random *rand.Rand) registry.Op {
 	one := func(texts ...string) string { return texts[random.IntN(len(texts))] }
 	node, id, app := one("", "n1", "n2"), one("1", "2"), one("WEB", "DB")
@@ -723,8 +725,8 @@ func randomChange(random *rand.Rand) registry.Op {
 	return op
 }
 
-// Whatever happens, a blocking query is answered when what it reads has changed, with a higher index; and after a restart
-// each index is what it was.
+// Whatever happens, a blocking query is answered when what it reads has changed, with a higher index; and after a
+// restart each index is unchanged.
 func TestBlockingQueriesMissNoChangeOfTheCatalog(t *testing.T) {
 	targets := []string{
 		"/v1/catalog/nodes", "/v1/catalog/services", "/v1/catalog/services?node-meta=zone:a", "/v1/health/state/any", "/v1/health/state/critical",
@@ -747,7 +749,8 @@ func TestBlockingQueriesMissNoChangeOfTheCatalog(t *testing.T) {
 		httpdtest.Bubble(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 19))
 			n := newCatalogIn(t)
-			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("FIRST", "1")}) // an index of 1 is also that of an empty catalog
+			// an empty catalog also has an index of 1
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("FIRST", "1")})
 			for i := range changes {
 				ops := []registry.Op{randomChange(random)}
 				for random.IntN(3) == 0 {

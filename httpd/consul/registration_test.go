@@ -45,7 +45,7 @@ func TestServicesAreReadLeniently(t *testing.T) {
 	}
 }
 
-// A service may say its port in either way, and Eureka's clients know one.
+// A service may give its port in either way, and Eureka's clients know one.
 func TestServicesWithoutAPortGetEurekasDefault(t *testing.T) {
 	for body, want := range map[string]registry.Port{
 		`{"Name":"x"}`:           {},
@@ -93,7 +93,7 @@ func decodeMeta(meta map[string]string) (registry.RegisterCatalog, error) {
 	return consul.DecodeService(body, "", "h")
 }
 
-// A number is one of nanoseconds, as Go's clients write durations.
+// A number means nanoseconds, as Go's clients write durations.
 func TestCheckDurationsAreTextsOrNanoseconds(t *testing.T) {
 	for text, want := range map[string]int64{`"10s"`: 10_000, `"1500ms"`: 1500, `1000000000`: 1000, `"1ns"`: 1, `"1h"`: 3_600_000} {
 		op, err := consul.DecodeCheck([]byte(`{"Name":"c","TTL":` + text + `}`))
@@ -112,7 +112,7 @@ func TestCheckWithoutAnIDHasItsNameForIt(t *testing.T) {
 	}
 }
 
-// An instance of another node has an id of its own: nodes name their services independently.
+// An instance of another node has its own id: nodes name their services independently.
 func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 	addressOf := func(node string) string { return map[string]string{"": "10.1.0.1", "known": "10.2.0.1"}[node] }
 	for body, want := range map[string]string{
@@ -134,7 +134,7 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 	}
 }
 
-// The official client sends this of a check without a definition.
+// The official client sends this for a check without a definition.
 func TestCheckDefinitionThatSaysNothingIsNone(t *testing.T) {
 	body := need.Got(json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}}))(t)
 	got, err := consul.DecodeRegistration(body, func(string) string { return "" })
@@ -178,7 +178,7 @@ func TestLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
 	expect.That(t, len(one) == 36 && one[14] == '8' && strings.ContainsAny(one[19:20], "89ab"), "%s is no UUID of version 8", one)
 }
 
-// Programs send files of configuration as they are, so that names come in both spellings; what is in Config is the proxy's.
+// Programs send configuration files unchanged, so names come in both spellings; the content of Config is the proxy's.
 func TestProxySettingsAreKeptByConsulsNames(t *testing.T) {
 	const kept = `{"TransparentProxy":{"OutboundListenerPort":5,"DialedDirectly":true},"AccessLogs":{"Enabled":true,"JSONFormat":"{}"},` +
 		`"EnvoyExtensions":[{"Name":"e","Required":true,"Arguments":{"a_b":1},"ConsulVersion":"","EnvoyVersion":""}],` +
@@ -234,7 +234,7 @@ func sorted(operators []string) string {
 	return strings.Join(operators, ", ")
 }
 
-// selectors are those of a type of ours.
+// selectors returns those of one of our types.
 func selectors(t testing.TB, of any) map[string]string {
 	t.Helper()
 	fields := need.Got(bexpr.GenerateFieldConfigurations(of))(t)
@@ -252,7 +252,7 @@ func selectors(t testing.TB, of any) map[string]string {
 	return all
 }
 
-// tried makes a filter of each operator of each selector and applies it to a value.
+// tried builds a filter for each operator of each selector and applies it to a value.
 func tried[T any](t *testing.T, all map[string]string, value T) {
 	t.Helper()
 	for selector, operators := range all {
@@ -297,7 +297,7 @@ func TestFiltersNameWhatConsulsMayName(t *testing.T) {
 	check("api.AgentService", service.OnNode(), func(all map[string]string) { tried(t, all, service.OnNode()) })
 }
 
-// The parser's time is bounded by the fuzzer's own limit.
+// The fuzzer's own limit bounds the parser's time.
 func FuzzFilter(f *testing.F) {
 	for _, seed := range []string{
 		`Service.ID == w1`, "not (\"v1\" in Service.Tags or Node.Meta[\"a b\"] != `2`)", `Checks.Status matches "^c" and Checks is not empty`, `Service.Port == -0.5`,
@@ -328,7 +328,7 @@ var seeds = []string{
 	`{"Node":"rollcall","ServiceID":"s","CheckID":"c"}`, `{"Status":"passing","Output":"\ud800"}`, `{"name":"ſ"}`, `{"Name":"x","Check":{"TTL":1e300}}`,
 }
 
-// checkRefusal fails if an error is none of the two that the API has words for.
+// checkRefusal fails unless an error is one of the two that the API has words for.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	var malformed consul.Malformed
@@ -336,7 +336,7 @@ func checkRefusal(t *testing.T, err error) {
 	expect.That(t, (errors.As(err, &malformed) || errors.As(err, &rejected)) && err.Error() != "", "the error is %#v", err)
 }
 
-// checkRegistration fails if what was read is nothing that the registry can keep.
+// checkRegistration fails if the registry could not store what was read.
 func checkRegistration(t *testing.T, op registry.RegisterCatalog) {
 	t.Helper()
 	need.That(t, (op.Service == nil) == (op.Instance == nil), "service %v and instance %v", op.Service, op.Instance)

@@ -10,7 +10,7 @@ import (
 
 type route web.Route[call]
 
-// Routes returns the routes of Consul's API. They need paths as they came: what follows the fixed part is one name.
+// Routes returns the routes of Consul's API. They need verbatim paths: the rest after the fixed part is one name.
 func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
 	e := &endpoints{Node: n, config: config}
 	rows := make([]route, len(table))
@@ -24,8 +24,8 @@ func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
 	return web.Bind(rows, func(c *web.Call) call { return call{Call: c, endpoints: e} })
 }
 
-// table lists the routes of Consul's API. A variable at a path's end takes all the rest, slashes included,
-// even nothing: the endpoint says what is missing. The most frequent routes come first.
+// table lists the routes of Consul's API. A variable at a path's end takes all the rest, slashes included, even
+// nothing: the endpoint says what is missing. The most frequent routes come first.
 var table = []route{
 	{keyNeeds, web.Get, "/v1/kv/{key}", web.ConsulForm, call.getKey},
 	{web.ByOperation, web.Put, "/v1/kv/{key}", web.ConsulForm, call.putKey},
@@ -42,9 +42,8 @@ var table = []route{
 	{web.Open, web.Get, "/v1/status/leader", web.ConsulForm, call.statusLeader},
 	{web.Known, web.Get, "/v1/status/peers", web.ConsulForm, call.statusPeers},
 
-	// Every server answers for every agent: an instance may be registered with one, send its heartbeats to
-	// another and be deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api,
-	// AgentConsulClient).
+	// Every server answers for every agent: an instance may be registered with one, send its heartbeats to another and
+	// be deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api, AgentConsulClient).
 	{web.ByOperation, web.PutOrGet, "/v1/agent/check/pass/{id}", web.ConsulForm, beatCheck(catalog.Passing)},
 	{web.ByOperation, web.PutOrGet, "/v1/agent/check/warn/{id}", web.ConsulForm, beatCheck(catalog.Warning)},
 	{web.ByOperation, web.PutOrGet, "/v1/agent/check/fail/{id}", web.ConsulForm, beatCheck(catalog.Critical)},
@@ -64,8 +63,8 @@ var table = []route{
 	{web.ToRead(access.App), web.Get, "/v1/agent/health/service/id/{id}", web.ConsulForm, call.agentHealthByID},
 	{web.ToReadRest(access.App), web.Get, "/v1/agent/health/service/name/{name}", web.ConsulForm, call.agentHealthByName},
 
-	// The catalog has the logical node, with everything that clients of Eureka registered, the nodes of
-	// agents, and those that registrars named.
+	// The catalog has the logical node, with everything that clients of Eureka registered, the nodes of agents, and
+	// those that registrars named.
 	{web.ByOperation, web.Put, "/v1/catalog/register", web.ConsulForm, call.catalogRegister},
 	{web.ByOperation, web.Put, "/v1/catalog/deregister", web.ConsulForm, call.catalogDeregister},
 	{web.Known, web.Get, "/v1/catalog/datacenters", web.ConsulForm, call.catalogDatacenters},

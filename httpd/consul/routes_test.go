@@ -48,9 +48,9 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 	}
 }
 
-// consulsRoutes are all routes of Consul, below /v1/: those of hashicorp/consul v1.16.3 (agent/http_register.go), and those that
-// its client calls of later versions (github.com/hashicorp/consul/api v1.34.4: acl.go, exported_services.go,
-// imported_services.go, operator_utilization.go).
+// consulsRoutes are all routes of Consul, below /v1/: those of hashicorp/consul v1.16.3 (agent/http_register.go), and
+// those of later versions that its client calls (github.com/hashicorp/consul/api v1.34.4: acl.go,
+// exported_services.go, imported_services.go, operator_utilization.go).
 const consulsRoutes = `
 	PUT:acl/bootstrap POST:acl/login POST:acl/logout GET:acl/replication GET:acl/policies PUT:acl/policy GET,PUT,DELETE:acl/policy/ GET:acl/policy/name/
 	GET:acl/roles PUT:acl/role GET:acl/role/name/ GET,PUT,DELETE:acl/role/ GET:acl/binding-rules PUT:acl/binding-rule GET,PUT,DELETE:acl/binding-rule/
@@ -76,7 +76,7 @@ const consulsRoutes = `
 	GET:status/leader GET:status/peers GET,PUT:snapshot PUT:txn
 `
 
-// A 404 is taken for "nothing there" by clients, so that they count as done what was never done.
+// Clients read a 404 as "nothing there", and would count as done what was never done.
 func TestConsulPathThatIsNotServedSaysSo(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	refused := 0
@@ -91,7 +91,7 @@ func TestConsulPathThatIsNotServedSaysSo(t *testing.T) {
 			if got.Status == 501 || got.Status == 401 {
 				refused++
 			}
-			if path == "acl/bootstrap" { // which is asked for a permission in each mode
+			if path == "acl/bootstrap" { // needs a permission in each mode
 				expect.That(t, got.Status == 403 && strings.HasPrefix(got.Body, "Permission denied"), "%s %s: got %d %s", method, path, got.Status, got.Body)
 				continue
 			}
@@ -113,7 +113,7 @@ func TestConsulParametersWithoutMeaningAreIgnored(t *testing.T) {
 	expect.Equal(t, c.Get("/v1/kv/a?keys&pretty").Body, "[\n    \"a\"\n]\n", "indented: got")
 }
 
-// TestConsulNamespacesAreRefused, so that no tenants are merged.
+// TestConsulNamespacesAreRefused, so that tenants are never merged.
 func TestConsulNamespacesAreRefused(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	c.Put(t, "/v1/kv/a", "prod")
@@ -179,7 +179,7 @@ func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
 		err        error
 		status     int // of a write in Consul's API
 		text       string
-		own        int // of one in ours
+		own        int // of a write in ours
 		wants      string
 		unknown    bool
 		readStatus int
@@ -242,7 +242,7 @@ func TestConsulSessionIsCreatedAsInConsul(t *testing.T) {
 	}
 }
 
-// TestConsulSessionLivesTwiceItsTTL: that of Rollcall's own API ends at its TTL.
+// TestConsulSessionLivesTwiceItsTTL: a session of Rollcall's own API ends at its TTL.
 func TestConsulSessionLivesTwiceItsTTL(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
@@ -328,7 +328,7 @@ func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	c.Get("/v1/session/list").Is(t, 200, "[]", "no session").With(t, "X-Consul-Index", "1")
 	id := c.Session(t, `{"TTL":"10s"}`)
-	c.Put(t, "/v1/kv/other", "") // which moves no session's index
+	c.Put(t, "/v1/kv/other", "") // does not change any session's index
 	for path, want := range map[string]int{
 		"/v1/session/list": 1, "/v1/session/node/rollcall": 1, "/v1/session/node/other": 0, "/v1/session/info/" + id: 1, "/v1/session/info/unknown": 0,
 	} {
@@ -377,7 +377,7 @@ func TestConsulSessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
 	c.Put(t, "/v1/kv/lock?acquire="+b, "")
 }
 
-// Whatever names a node finds it by any spelling, and shows the first one.
+// A node is found by any spelling of its name, and shown with the first one.
 func TestConsulNodesAreNamedWithoutCase(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"Win-Host","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"c","Status":"passing","Node":"win-HOST"}}`)
@@ -403,7 +403,7 @@ func TestConsulNodesAreNamedWithoutCase(t *testing.T) {
 	checks = httpdtest.Read[api.HealthChecks](t, n, "/v1/health/node/Win-Host")
 	expect.That(t, len(checks) == 1 && checks[0].CheckID == "d", "its checks are %+v", checks)
 
-	// An agent is a node, too: the heartbeats of one that is named otherwise are its own.
+	// An agent is a node, too: heartbeats through another spelling of its name are its own.
 	n.Must(t, "PUT", "/agent/Web-7/v1/agent/service/register", `{"Name":"api","Check":{"TTL":"10s"}}`)
 	n.Must(t, "PUT", "/agent/web-7/v1/agent/check/pass/service:api", "")
 	n.Must(t, "PUT", "/agent/WEB-7/v1/agent/check/register", `{"Name":"e","TTL":"10s","ServiceID":"api"}`)
@@ -449,7 +449,7 @@ func TestConsulNodeIsRenamedByItsID(t *testing.T) {
 	n.Must(t, "PUT", "/v1/catalog/register", register("second", other))
 	expect.Equal(t, fmt.Sprint(names()), "[new second]", "with another ID:")
 
-	// The name of an agent's node, which lives, is not taken by what has another ID.
+	// The name of an agent's node, which is alive, cannot be taken by a node with another ID.
 	n.Must(t, "PUT", "/agent/web-7/v1/agent/service/register", `{"Name":"api"}`)
 	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"web-7","ID":"c3b1f0c2-0000-4000-8000-00000000000c","Address":"10.9.0.7"}`)
 	n.Call(t, "PUT", "/v1/catalog/register", register("web-7", id)).Is(t, 500, `Error while renaming Node ID: "`+id+`": Node name web-7 is reserved by node c3b1f0c2-0000-4000-8000-00000000000c with name web-7 (10.9.0.7)`, "a name that is taken")

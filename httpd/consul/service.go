@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Bounds of a service's metadata: an instance's.
+// Bounds of a service's metadata, which is an instance's.
 const (
 	maxMeta     = 256      // entries
 	maxMetaSize = 64 << 10 // bytes of keys and values together
@@ -65,8 +65,8 @@ type servicePort struct {
 
 type locality struct{ Region, Zone string }
 
-// DecodeService reads the body of agent/service/register, for a service on a node (by the registry's name).
-// address is for services that give none. Errors: Malformed.
+// DecodeService reads the body of agent/service/register, for a service on a node (by the registry's name). address is
+// for services that give none. Errors: Malformed.
 func DecodeService(body []byte, node, address string) (registry.RegisterCatalog, error) {
 	var s serviceBody
 	if err := decodeBody(body, &s); err != nil {
@@ -115,7 +115,7 @@ func (s *serviceBody) register(node, name, address string) (*catalog.Service, *r
 		service.WeightPassing, service.WeightWarning = w.Passing, w.Warning
 	}
 	if s.locality != (locality{}) {
-		service.Locality, _ = json.Marshal(s.locality) // texts always encode
+		service.Locality, _ = json.Marshal(s.locality) // cannot fail: texts always encode
 	}
 	if len(s.ports) > 0 {
 		service.Ports, _ = json.Marshal(s.ports)
@@ -215,7 +215,7 @@ func (s *serviceBody) defaultPort() int64 {
 	return 0
 }
 
-// taggedAddresses returns those that were given and, for an IP address, those that agents add.
+// taggedAddresses returns the given tagged addresses and, for an IP address, those that agents add.
 func (s *serviceBody) taggedAddresses() []catalog.TaggedAddress {
 	all := maps.Clone(s.tagged)
 	if family := familyOf(s.address); family != "" {
@@ -239,7 +239,7 @@ func sortedByTag(all map[string]taggedAddress) []catalog.TaggedAddress {
 	return tagged
 }
 
-// secureMeta is the metadata that tells Spring's clients that a service speaks TLS.
+// secureMeta is the metadata key that tells Spring's clients that a service speaks TLS.
 const secureMeta = "secure"
 
 // instance returns the service as Eureka's clients see it.
@@ -308,14 +308,14 @@ func (s *serviceBody) checksOf(service *catalog.Service) ([]*catalog.Check, erro
 	return checks, nil
 }
 
-// Kinds of services that take part in a service mesh (hashicorp/consul, agent/structs/structs.go). Rollcall runs no mesh: it
-// keeps what they say of themselves for the programs that read it.
+// Kinds of services that take part in a service mesh (hashicorp/consul, agent/structs/structs.go). Rollcall runs no
+// mesh: it stores what they say about themselves for the programs that read it.
 const connectProxy = "connect-proxy"
 
-// gateways are the kinds of gateways; true: one needs a port.
+// gateways are the kinds of gateways; true means that the kind needs a port.
 var gateways = map[string]bool{"mesh-gateway": true, "terminating-gateway": true, "ingress-gateway": false, "api-gateway": false}
 
-// Proxy is the settings of a proxy or a gateway, as clients give them and as responses show them.
+// Proxy holds the settings of a proxy or a gateway, as clients give them and as responses show them.
 type Proxy struct {
 	TransparentProxy       transparentProxy `json:",omitzero"`
 	AccessLogs             accessLogs       `json:",omitzero"`
@@ -326,10 +326,11 @@ type Proxy struct {
 	LocalServicePort       int              `json:",omitempty"`
 	LocalServiceSocketPath string           `json:",omitempty"`
 	Mode                   string
-	Config                 map[string]json.RawMessage `json:",omitempty" bexpr:"-"` // of whatever the proxy is
-	Upstreams              []upstream                 `json:",omitempty"`
-	MeshGateway            meshGateway
-	Expose                 expose
+	// specific to the proxy's implementation
+	Config      map[string]json.RawMessage `json:",omitempty" bexpr:"-"`
+	Upstreams   []upstream                 `json:",omitempty"`
+	MeshGateway meshGateway
+	Expose      expose
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -390,7 +391,7 @@ type upstream struct {
 	Config              map[string]json.RawMessage `json:",omitempty" bexpr:"-"`
 	MeshGateway         meshGateway
 
-	DestinationNamespace, DestinationPartition string `json:"-"` // always empty: there is one of each
+	DestinationNamespace, DestinationPartition string `json:"-"` // always empty: only the default ones exist
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -413,7 +414,7 @@ type meshGateway struct {
 	Mode string `json:",omitempty"`
 }
 
-// expose is the paths that a proxy lets through without the mesh.
+// expose lists the paths that a proxy lets through outside the mesh.
 type expose struct {
 	Checks bool          `json:",omitempty"`
 	Paths  []exposedPath `json:",omitempty"`
@@ -435,10 +436,10 @@ func (e *exposedPath) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// connectBody is the part that a service takes in a mesh.
+// connectBody is a service's role in a mesh.
 type connectBody struct {
 	native  bool
-	sidecar json.RawMessage // nil: none
+	sidecar json.RawMessage // nil if not given
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -446,8 +447,9 @@ func (c *connectBody) UnmarshalJSON(data []byte) error {
 	return decodeFields(data, map[string]any{"native": &c.native, "sidecarservice": &c.sidecar})
 }
 
-// validateMesh says what is wrong with the part that a service takes in a mesh, in the words of Consul's rules
-// (nodeService.Validate). A sidecar would be a second service: one that was left out would be missed by its readers.
+// validateMesh returns what is wrong with a service's role in a mesh, in the words of Consul's rules
+// (nodeService.Validate). It refuses sidecars: one would be a second service, and its readers would miss it if it were
+// left out.
 func (s *serviceBody) validateMesh() error {
 	if s.connect.sidecar != nil {
 		return Malformed("Invalid SidecarService: no sidecar is registered with a service here, because the service mesh is not served; " +
@@ -472,7 +474,7 @@ func (s *serviceBody) validateMesh() error {
 	return nil
 }
 
-// wrongOfProxy is what is wrong with a proxy; "": nothing.
+// wrongOfProxy returns what is wrong with a proxy, or "".
 func (s *serviceBody) wrongOfProxy() string {
 	p := s.proxy
 	switch {
@@ -498,7 +500,7 @@ func (s *serviceBody) wrongOfProxy() string {
 	return ""
 }
 
-// wrongOfGateway is what is wrong with the settings of a gateway; "": nothing.
+// wrongOfGateway returns what is wrong with the settings of a gateway, or "".
 func (s *serviceBody) wrongOfGateway() string {
 	p := s.proxy
 	for _, setting := range []struct {
@@ -516,10 +518,10 @@ func (s *serviceBody) wrongOfGateway() string {
 	return ""
 }
 
-// noProxy is the settings of a service that gave none.
+// noProxy is used for a service that gave no settings.
 var noProxy = &Proxy{}
 
-// completeUpstreams gives upstreams the type that agents give those without one.
+// completeUpstreams sets the type that agents give to upstreams without one.
 func (p *Proxy) completeUpstreams() {
 	if p == nil {
 		return
@@ -529,27 +531,27 @@ func (p *Proxy) completeUpstreams() {
 	}
 }
 
-// given is the settings as they are kept; nil: they say nothing.
+// given returns the settings as they are stored, or nil if they are empty.
 func (p *Proxy) given() []byte {
 	if p == nil || reflect.DeepEqual(p, noProxy) {
 		return nil
 	}
-	text, _ := json.Marshal(p) // what was decoded encodes
+	text, _ := json.Marshal(p) // cannot fail: what was decoded encodes
 	return text
 }
 
-// proxyOf is the settings that a service gave.
+// proxyOf returns the settings that a service gave.
 func proxyOf(s *catalog.Service) *Proxy {
 	if s.Proxy == nil {
 		return noProxy
 	}
 	p := new(Proxy)
-	_ = json.Unmarshal(s.Proxy, p) // register encoded it
+	_ = json.Unmarshal(s.Proxy, p) // cannot fail: register encoded it
 	return p
 }
 
-// meshName is the name of the service to which a service leads the mesh's connections: its own, that of the one it is a
-// proxy of; "": none.
+// meshName returns the name of the service whose mesh connections go to this service: its own name, that of the
+// service it is a proxy of, or "".
 func meshName(s *catalog.Service) string {
 	switch {
 	case s.Native:
@@ -560,7 +562,7 @@ func meshName(s *catalog.Service) string {
 	return ""
 }
 
-// connect is the part that a service takes in a mesh, in responses.
+// connect is a service's role in a mesh, in responses.
 type connect struct {
 	Native bool `json:",omitempty"`
 }

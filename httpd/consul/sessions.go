@@ -41,7 +41,7 @@ func (c call) createSession() (any, error) {
 	}
 	op.ID = web.NewUUID()
 	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
-	if result.Refusal == kv.NoNode && op.Node == self { // so the checks can only be the logical node's
+	if result.Refusal == kv.NoNode && op.Node == self { // so only the logical node's checks can be meant
 		op.Node = ""
 		result, err = c.CoordinateAwaitingLeader(c.R.Context(), op)
 	}
@@ -63,7 +63,7 @@ func (c call) onSession(op func(id string) kv.Op) (kv.Result, error) {
 	return c.CoordinateAwaitingLeader(c.R.Context(), op(id))
 }
 
-// destroySession is PUT session/destroy/{id}. It also succeeds if there is no such session.
+// destroySession is PUT session/destroy/{id}. It also succeeds if the session does not exist.
 func (c call) destroySession() (any, error) {
 	_, err := c.onSession(func(id string) kv.Op { return kv.DestroySession{ID: id} })
 	return true, err
@@ -142,9 +142,9 @@ func (c call) session() string {
 // defaultLockDelay is the lock-delay of a session that names none (hashicorp/consul, agent/session_endpoint.go).
 const defaultLockDelay = 15 * time.Second
 
-// ttlFactor is how many of its TTLs a session lives without a renewal. Consul's TTL is a lower bound, and its
-// servers wait twice as long (hashicorp/consul, agent/consul/session_ttl.go). Clients count on that: Patroni asks for
-// half of what it means, and has two primaries where a session ends sooner.
+// ttlFactor is how many of its TTLs a session lives without a renewal. Consul's TTL is a lower bound, and its servers
+// wait twice as long (hashicorp/consul, agent/consul/session_ttl.go). Clients count on that: Patroni asks for half of
+// what it means, and has two primaries where a session ends sooner.
 const ttlFactor = 2
 
 // Bounds of a session's TTL, as clients give it.
@@ -161,7 +161,7 @@ type session struct {
 	TTL            string   // as given
 	Checks         []string `json:",omitempty"` // the legacy list, as given
 	NodeChecks     []string
-	ServiceChecks  []serviceCheck // nil: none, and shown so
+	ServiceChecks  []serviceCheck // nil if none, and shown so
 	CreateIndex    kv.Index
 	ModifyIndex    kv.Index
 }
@@ -169,10 +169,10 @@ type session struct {
 // serviceCheck names a check of a service.
 type serviceCheck struct{ ID, Namespace string }
 
-// behaviorWords are the words for what happens to the keys of a session that ends.
+// behaviorWords are the words for what happens to a session's keys when it ends.
 var behaviorWords = [...]string{kv.ReleaseKeys: "release", kv.DeleteKeys: "delete"}
 
-// BehaviorWord is the word for a behavior.
+// BehaviorWord returns the word for a behavior.
 func BehaviorWord(b kv.Behavior) string { return behaviorWords[b] }
 
 // ParseBehavior is the inverse of BehaviorWord; "" is the default.
@@ -184,14 +184,14 @@ func ParseBehavior(word string) (kv.Behavior, bool) {
 	return kv.Behavior(max(at, 0)), at >= 0
 }
 
-// showSession is a session as responses show it.
+// showSession returns a session as responses show it.
 func showSession(s *kv.Session) session {
 	shown := session{
 		ID: s.ID, Name: s.Name, Node: ShownNode(s.Node), LockDelay: s.LockDelay, Behavior: BehaviorWord(s.Behavior), TTL: s.TTLText,
 		Checks: s.Checks, NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 	}
 	for _, id := range s.NodeChecks {
-		if !slices.Contains(s.Checks, id) { // those are in force as checks of the node, and shown as they were given
+		if !slices.Contains(s.Checks, id) { // those act as checks of the node, and are shown as given
 			shown.NodeChecks = append(shown.NodeChecks, id)
 		}
 	}
@@ -201,7 +201,7 @@ func showSession(s *kv.Session) session {
 	return shown
 }
 
-// sessionBody is a session as clients ask for it.
+// sessionBody is a request for a session.
 type sessionBody struct {
 	Name, Node, Behavior, TTL string
 	Namespace, Partition      string
@@ -210,9 +210,9 @@ type sessionBody struct {
 	ServiceChecks             []serviceCheck
 }
 
-// decodeSession reads a request for a session, of which the caller draws the ID. No body at all asks for
-// the defaults. The session lives for ttlFactor times the TTL that it shows. self is the node of the agent that is
-// asked, by the registry's name. Errors: Malformed, Rejected.
+// decodeSession reads a request for a session, whose ID the caller draws. An empty body asks for the defaults. The
+// session lives for ttlFactor times the TTL that it shows. self is the node of the agent that is asked, by the
+// registry's name. Errors: Malformed, Rejected.
 func decodeSession(body []byte, self string) (kv.CreateSession, error) {
 	request := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
 	if len(body) > 0 {
@@ -246,9 +246,9 @@ func decodeSession(body []byte, self string) (kv.CreateSession, error) {
 	return op, nil
 }
 
-// sessionNode is the node of a session, given as its request names it. checked: the session depends on checks that
-// somebody registered, which are those of the agent's node unless another one is named. Else the agent's node is not
-// needed, which is there for as long as something is on it: the logical one stands for it.
+// sessionNode returns the node of a session, given as its request names it. If checked, the session depends on
+// registered checks, which are those of the agent's node unless another one is named. Otherwise the session does not
+// need the agent's node, which exists only as long as something is on it: the logical node stands in for it.
 func sessionNode(given, self string, checked bool) string {
 	node := nodeOf(given)
 	switch {
@@ -260,7 +260,7 @@ func sessionNode(given, self string, checked bool) string {
 	return node
 }
 
-// inDefault refuses a session, or checks of it, in another namespace or partition than the default one.
+// inDefault refuses a session, or checks of it, in any but the default namespace and partition.
 func (b *sessionBody) inDefault() error {
 	for _, c := range b.ServiceChecks {
 		if err := inDefault(c.Namespace, ""); err != nil {
@@ -270,7 +270,7 @@ func (b *sessionBody) inDefault() error {
 	return inDefault(b.Namespace, b.Partition)
 }
 
-// sessionTTL is a TTL as it was given, in ms; 0: none.
+// sessionTTL parses a given TTL into ms, or returns 0 if there is none.
 func sessionTTL(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -285,8 +285,8 @@ func sessionTTL(text string) (int64, error) {
 	return ttl.Milliseconds(), nil
 }
 
-// checksInForce are the legacy list that responses show, and the checks of the node that the session
-// depends on. A list that is given replaces the default; an empty legacy list means none at all.
+// checksInForce returns the legacy list as responses show it, and the node's checks that the session depends on. A
+// given list replaces the default; an empty legacy list means no checks at all.
 func checksInForce(legacy, ofNode checkList) (shown, inForce []string) {
 	inForce = []string{catalog.SerfHealth}
 	if ofNode.given {
@@ -307,7 +307,7 @@ func checksInForce(legacy, ofNode checkList) (shown, inForce []string) {
 	return legacy.ids, inForce
 }
 
-// checkList is a list of check ids, where null is not the same as absent.
+// checkList is a list of check ids, where null differs from absent.
 type checkList struct {
 	given bool
 	ids   []string
@@ -319,8 +319,8 @@ func (c *checkList) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &c.ids)
 }
 
-// lockDelay is a lock-delay as clients write it: a text like "15s", or a number, of seconds below 1000
-// and of nanoseconds from there. Less than none is none.
+// lockDelay is a lock-delay as clients write it: a text like "15s", or a number, of seconds below 1000 and of
+// nanoseconds from there. A negative one counts as zero.
 type lockDelay time.Duration
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -56,14 +56,14 @@ func (t tooManyOps) Error() string { return string(t) }
 // Status returns the status of the response.
 func (t tooManyOps) Status() int { return http.StatusRequestEntityTooLarge }
 
-// place is what a transaction needs to know of where it is decoded.
+// place is what decoding a transaction needs to know about this server.
 type place struct {
 	Datacenter string
 	Address    string // of the logical node
 }
 
-// decodeTxn reads a transaction. What every replica would refuse, whatever its state, comes back as errs; then
-// the transaction must not be performed. Errors: Malformed, tooManyOps.
+// decodeTxn reads a transaction. Operations that every replica would refuse, whatever its state, come back as errs;
+// then the transaction must not be performed. Errors: Malformed, tooManyOps.
 func decodeTxn(body []byte, at place) (txn kv.Txn, errs []kv.TxnError, err error) {
 	var given []txnBody
 	if err := json.Unmarshal(body, &given); err != nil {
@@ -87,7 +87,7 @@ func decodeTxn(body []byte, at place) (txn kv.Txn, errs []kv.TxnError, err error
 	return txn, errs, nil
 }
 
-// txnFailure is why an operation fails, in the words of the transaction's response.
+// txnFailure says why an operation fails, in the words of the transaction's response.
 type txnFailure string
 
 // Error implements error.
@@ -196,7 +196,7 @@ func failureOf(err error) error {
 
 var errNoNode = txnFailure("Must provide node")
 
-// onNode registers something on a node and leaves the node as it is.
+// onNode registers something on a node and leaves the node itself unchanged.
 func onNode(node string) registry.RegisterCatalog {
 	op := registry.RegisterCatalog{KeepNode: true}
 	if node != "" {
@@ -281,7 +281,8 @@ func (s *txnService) target(verb registry.CatalogVerb) (op registry.CatalogOp, e
 func (s *txnService) register(node string, at place) (op registry.RegisterCatalog, err error) {
 	op = onNode(node)
 	placed, address := registrationBody{service: &s.serviceBody}, ""
-	if node == "" { // of another one the state knows the address, and what is known of it here may be another when a client tries again
+	// the state knows another node's address, which may differ from what this node knows when a client tries again
+	if node == "" {
 		address = at.Address
 	}
 	op.Service, op.Instance, err = placed.serviceOn(node, address)
@@ -336,7 +337,7 @@ type txnResponse struct {
 	Errors  []txnError
 }
 
-// txnResult is what one operation of a transaction found or made: one of the members.
+// txnResult is what one operation of a transaction found or made: exactly one member is set.
 type txnResult struct {
 	KV      *pair        `json:",omitempty"`
 	Node    *Node        `json:",omitempty"`
@@ -394,7 +395,8 @@ func (h Home) found(f *registry.Found) txnResult {
 		return txnResult{Service: &service}
 	}
 	check := serfHealth
-	if f.Check.ID != catalog.SerfHealth || f.Check.CreateIndex != check.CreateIndex { // else nobody has registered it
+	// otherwise nobody has registered it
+	if f.Check.ID != catalog.SerfHealth || f.Check.CreateIndex != check.CreateIndex {
 		check = checkOf(f.Check)
 		check.ServiceName, check.ServiceTags = f.Name, f.Tags
 	}
@@ -433,7 +435,7 @@ func (c call) txn() (any, error) {
 	return c.respondTxn(c.home(c.Epoch()), result)
 }
 
-// checkRegistrations refuses what a registration outside transactions would be refused for before it is ordered.
+// checkRegistrations refuses registrations that would be refused outside a transaction before they are ordered.
 func (c call) checkRegistrations(txn kv.Txn) error {
 	for _, op := range txn.Ops {
 		if op.Catalog == nil || op.Catalog.Register == nil {
@@ -476,7 +478,7 @@ var (
 	}
 )
 
-// readTxn responds to a transaction that writes nothing like to any other read, but cannot wait for a change.
+// readTxn responds to a transaction that writes nothing as to any other read, but cannot wait for a change.
 func (c call) readTxn(ops []kv.TxnOp) (any, error) {
 	if err := c.Allow(kv.Needs(kv.Txn{Ops: ops}, web.StaleView(c.Service))...); err != nil {
 		return nil, err
@@ -507,7 +509,7 @@ func (c call) respondTxn(home Home, result kv.Result) (any, error) {
 	return shown, nil
 }
 
-// seenResult is a result of a transaction as the caller may see it.
+// seenResult returns a result of a transaction as the caller may see it.
 func (c call) seenResult(r txnResult) txnResult {
 	if r.Check == nil {
 		return r

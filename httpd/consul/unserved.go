@@ -8,15 +8,15 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// family is a part of Consul's API that is not served: a path below /v1/, with all that is below it.
+// family is a part of Consul's API that is not served: a path below /v1/, with everything below it.
 type family struct {
 	path string
 	err  error
 }
 
-// unserved are the parts of Consul's API (hashicorp/consul v1.16.3, agent/http_register.go, and what the client
-// github.com/hashicorp/consul/api v1.34.4 calls beside) that are not served.
-// Clients read a 404 as "nothing there", so that what was never done would count as done.
+// unserved lists the parts of Consul's API (hashicorp/consul v1.16.3, agent/http_register.go, and what the client
+// github.com/hashicorp/consul/api v1.34.4 calls in addition) that are not served. Clients read a 404 as "nothing
+// there", and would count as done what was never done.
 var unserved = []family{
 	{"acl", errNoACL},
 	{"agent/connect", noMesh},
@@ -50,19 +50,19 @@ var (
 	noJoining = notServed("agents neither join nor leave here: rollcall members changes the cluster")
 )
 
-// notServed is the response to a request for what is not served, with the reason.
+// notServed returns the response to a request for something that is not served, with the reason.
 func notServed(why string) error {
 	return &web.Refusal{Status: http.StatusNotImplemented, Text: why + " (docs/reference/consul.md lists what is served)"}
 }
 
-// errNoACL is Consul's own response where there is no access control (hashicorp/consul, agent/acl_endpoint.go): its clients
-// know it, and go on without.
+// errNoACL is Consul's own response without access control (hashicorp/consul, agent/acl_endpoint.go): its clients know
+// it, and go on without.
 var errNoACL = &web.Refusal{Status: http.StatusUnauthorized, Text: "ACL support disabled"}
 
-// notConsulsACL is the response in the place of errNoACL where there is access control.
+// notConsulsACL replaces errNoACL where there is access control.
 var notConsulsACL = notServed("roles and tokens are managed by rollcall auth, not by Consul's API")
 
-// Unserved is the response to a request for a path below /v1/ that has no route, in a mode of access control.
+// Unserved returns the response to a request for a path below /v1/ that has no route, in a mode of access control.
 func Unserved(path string, mode access.Mode) error {
 	below := strings.TrimPrefix(path, "/v1/")
 	for _, f := range unserved {
