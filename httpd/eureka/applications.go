@@ -15,8 +15,8 @@ import (
 //	  per application, with separators:  AppendApplicationHead, instances with separators, AppendApplicationTail
 //	AppendApplicationsTail
 
-// AppendApplicationsHead appends what stands before the first application. version is
-// versions__delta, hash is apps__hashcode; the same values must go to AppendApplicationsTail.
+// AppendApplicationsHead appends the text before the first application. version is versions__delta, hash is
+// apps__hashcode; the same values must go to AppendApplicationsTail.
 func AppendApplicationsHead(dst []byte, f Format, version, hash string) []byte {
 	if f.XML {
 		dst = append(dst, "<applications>"...)
@@ -32,8 +32,7 @@ func AppendApplicationsHead(dst []byte, f Format, version, hash string) []byte {
 	return append(dst, `"application":[`...)
 }
 
-// AppendApplicationsTail appends what stands after the last application. The compact form has
-// version and hash here.
+// AppendApplicationsTail appends the text after the last application. The compact form has version and hash here.
 func AppendApplicationsTail(dst []byte, f Format, version, hash string) []byte {
 	if f.XML {
 		if f.Compact {
@@ -58,8 +57,8 @@ func appendVersionElements(dst []byte, version, hash string) []byte {
 	return appendElement(dst, "apps__hashcode", hash)
 }
 
-// AppendApplicationHead appends what stands before the first instance of an application. JSON's
-// list is there even if it stays empty: strict clients need it.
+// AppendApplicationHead appends the text before the first instance of an application. JSON's list is there even if it
+// stays empty: strict clients need it.
 func AppendApplicationHead(dst []byte, f Format, name string) []byte {
 	if f.XML {
 		return appendElement(append(dst, "<application>"...), "name", name)
@@ -68,7 +67,7 @@ func AppendApplicationHead(dst []byte, f Format, name string) []byte {
 	return append(dst, `,"instance":[`...)
 }
 
-// AppendApplicationTail appends what stands after the last instance of an application.
+// AppendApplicationTail appends the text after the last instance of an application.
 func AppendApplicationTail(dst []byte, f Format) []byte {
 	if f.XML {
 		return append(dst, "</application>"...)
@@ -76,7 +75,7 @@ func AppendApplicationTail(dst []byte, f Format) []byte {
 	return append(dst, "]}"...)
 }
 
-// AppendSeparator appends what stands between two applications and between two instances.
+// AppendSeparator appends the text between two applications, or two instances.
 func AppendSeparator(dst []byte, f Format) []byte {
 	if f.XML {
 		return dst
@@ -84,8 +83,8 @@ func AppendSeparator(dst []byte, f Format) []byte {
 	return append(dst, ',')
 }
 
-// AppendApplications appends a whole document of leases that are grouped by application, with their
-// last renewal as of their last change.
+// AppendApplications appends a whole document of leases that are grouped by application; their last renewals are shown
+// as of their last change.
 func AppendApplications(dst []byte, f Format, version, hash string, leases iter.Seq[*registry.Lease]) []byte {
 	dst = AppendApplicationsHead(dst, f, version, hash)
 	app, open := "", false
@@ -113,8 +112,8 @@ func AppendDelta(dst []byte, f Format, d registry.Delta) []byte {
 	return AppendApplications(dst, f, strconv.FormatUint(d.Version, 10), d.HashCode, slices.Values(d.Leases))
 }
 
-// AppendVIP appends the response to a query by VIP address; its hash covers the listed leases only.
-// leases is ranged over twice.
+// AppendVIP appends the response to a query by VIP address; its hash covers only the listed leases. leases is ranged
+// over twice.
 func AppendVIP(dst []byte, f Format, leases iter.Seq[*registry.Lease]) []byte {
 	return AppendApplications(dst, f, VIPVersion, hashCode(leases), leases)
 }
@@ -140,7 +139,7 @@ func AppendApplication(dst []byte, f Format, name string, leases iter.Seq[*regis
 	return dst
 }
 
-// hashCode is apps__hashcode of some leases.
+// hashCode returns the apps__hashcode of some leases.
 func hashCode(leases iter.Seq[*registry.Lease]) string {
 	var counts registry.Counts
 	for l := range leases {
@@ -149,8 +148,8 @@ func hashCode(leases iter.Seq[*registry.Lease]) string {
 	return counts.HashCode()
 }
 
-// AppendInstance appends an instance as it stands in the list of an application: a bare JSON
-// object, or an <instance> element. renewed is the lease's last renewal.
+// AppendInstance appends an instance as it appears in an application's list: a bare JSON object, or an <instance>
+// element. renewed is the lease's last renewal.
 func AppendInstance(dst []byte, f Format, l *registry.Lease, renewed registry.Stamp) []byte {
 	if f.XML {
 		return appendInstanceElement(dst, f, "instance", l, renewed, false)
@@ -169,7 +168,7 @@ func AppendInstanceDocument(dst []byte, f Format, l *registry.Lease, renewed reg
 	return append(dst, '}')
 }
 
-// shownSID is the sid as it is shown; upstream hides its own default words.
+// shownSID returns the sid as shown; upstream hides its own default words.
 func shownSID(sid string) string {
 	if sid == "na" || sid == "unknown" {
 		return ""
@@ -177,8 +176,8 @@ func shownSID(sid string) string {
 	return sid
 }
 
-// shownLease is a lease's interval and duration in seconds, with upstream's defaults for an instance
-// that has no lease of its own.
+// shownLease returns a lease's interval and duration in seconds, with upstream's defaults for an instance without its
+// own lease times.
 func shownLease(l *registry.Lease) (interval, duration int64) {
 	interval, duration = int64(l.Interval), int64(l.Duration)
 	if interval <= 0 {
@@ -190,7 +189,7 @@ func shownLease(l *registry.Lease) (interval, duration int64) {
 	return interval, duration
 }
 
-// compactKey says whether the compact form keeps a key of Amazon's metadata.
+// compactKey reports whether the compact form keeps a key of Amazon's metadata.
 func compactKey(key string) bool {
 	switch key {
 	case "instance-id", "public-ipv4", "public-hostname", "local-ipv4", "availability-zone":

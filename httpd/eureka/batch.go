@@ -7,12 +7,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// ItemAction says what an item of a replication batch asks for.
+// ItemAction is what an item of a replication batch asks for.
 type ItemAction uint8
 
 // The actions of the protocol.
 const (
-	NoAction ItemAction = iota // none was given
+	NoAction ItemAction = iota // not given
 	Register
 	Heartbeat
 	Cancel
@@ -47,16 +47,16 @@ type Item struct {
 	App        string // upper case
 	ID         string
 	LastDirty  int64           // ms since the epoch; 0 means not given
-	Overridden registry.Status // Unknown means none, and is not written
-	Status     registry.Status // counts only if HasStatus
+	Overridden registry.Status // Unknown means no override, and is not written
+	Status     registry.Status // only valid if HasStatus
 	HasStatus  bool            // one of the five words was given
-	Lease      *registry.Lease // Register only, else nil
-	// Invalid is why Lease cannot be registered, for an item that was read; nil if it can.
+	Lease      *registry.Lease // for Register only, else nil
+	// Invalid is why the Lease of an item that was read cannot be registered; nil if it can.
 	Invalid error
 }
 
-// AppendBatch appends the body of a replication request. It holds no key besides those of the
-// protocol: a peer drops the whole batch for one that it does not know.
+// AppendBatch appends the body of a replication request. It uses only the protocol's keys: a peer drops the whole
+// batch for one that it does not know.
 func AppendBatch(dst []byte, items []Item) []byte {
 	dst = append(dst, `{"replicationList":[`...)
 	for n := range items {
@@ -87,9 +87,8 @@ func appendItem(dst []byte, item *Item) []byte {
 	return append(dst, '}')
 }
 
-// Refusal is the statusCode of the response to an item that asks for nothing that could be done: 400 for
-// an instance or a name that is not valid, 500 (as upstream) for an item that lacks what its action
-// needs. It is 0 for an item that is to be applied.
+// Refusal returns the statusCode for an item that cannot be applied: 400 for an invalid instance or name, 500 (as
+// upstream) for an item that lacks what its action needs. It returns 0 for an item that can be applied.
 func (i *Item) Refusal() int {
 	switch {
 	case i.Action == NoAction,
@@ -105,8 +104,8 @@ func (i *Item) Refusal() int {
 
 // ItemResult is the response to one item (upstream: ReplicationInstanceResponse).
 type ItemResult struct {
-	Status  int             // statusCode, one of HTTP's
-	Lease   *registry.Lease // the stored instance, with the 409 to a Heartbeat only
+	Status  int             // statusCode, an HTTP status
+	Lease   *registry.Lease // the stored instance, only with the 409 to a Heartbeat
 	Renewed registry.Stamp  // of Lease
 }
 
@@ -132,9 +131,9 @@ const MaxBatchItems = 1000
 // ErrTooManyItems says that a replication batch has more than MaxBatchItems.
 var ErrTooManyItems = fmt.Errorf("the batch has more than %d items; send them in several", MaxBatchItems)
 
-// DecodeBatch reads the body of a replication request, strictly as upstream does: one unknown key
-// or action refuses it all with ErrUnparsable, and too many items with ErrTooManyItems, before they are in memory. An instance that cannot be registered spoils its own
-// item only.
+// DecodeBatch reads the body of a replication request, as strictly as upstream: one unknown key or action refuses the
+// whole batch with ErrUnparsable, and too many items with ErrTooManyItems, before they are in memory. An instance that
+// cannot be registered only spoils its own item.
 func DecodeBatch(body []byte) ([]Item, error) {
 	s := newScanner(body)
 	items := []Item{}
@@ -212,7 +211,7 @@ func (i *Item) checkNames() error {
 	return CheckID(i.ID)
 }
 
-// readReplicated reads the bare instance of an item; it is nil if the item has none.
+// readReplicated reads an item's bare instance, or returns nil if it has none.
 func readReplicated(object []byte, app string) (*registry.Lease, error) {
 	s := scanner{data: object}
 	if s.null() {
@@ -228,8 +227,8 @@ func readReplicated(object []byte, app string) (*registry.Lease, error) {
 	return d.finish(), nil
 }
 
-// DecodeBatchResponse reads a peer's response to a replication request. It ignores what it does not
-// know. The error is ErrUnparsable.
+// DecodeBatchResponse reads a peer's response to a replication request. It ignores unknown parts. The error is
+// ErrUnparsable.
 func DecodeBatchResponse(body []byte) ([]ItemResult, error) {
 	s := newScanner(body)
 	var results []ItemResult

@@ -20,7 +20,7 @@ func registerJS(id, host, ip, vip string) *registry.Instance {
 		DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: vip}
 }
 
-// registered are the instances that the clients' registrations in testdata describe.
+// registered returns the instances that the clients' registrations in testdata describe.
 func registered() map[string]*registry.Instance {
 	netflix := orders1().Instance
 	netflix.Status = registry.Starting
@@ -80,10 +80,10 @@ func TestInstancesReadTheSameAsTheyWereWritten(t *testing.T) {
 
 const minimal = `"instanceId":"i1","hostName":"h","app":"orders","ipAddr":"1.2.3.4","dataCenterInfo":{"name":"MyOwn"}`
 
-// with returns a valid registration with further members.
+// with returns a valid registration with additional members.
 func with(members string) string { return `{"instance":{` + minimal + `,` + members + `}}` }
 
-// withXML returns a valid registration with further elements.
+// withXML returns a valid registration with additional elements.
 func withXML(elements string) string {
 	return `<instance><instanceId>i1</instanceId><hostName>h</hostName><app>orders</app><ipAddr>1.2.3.4</ipAddr>` +
 		`<dataCenterInfo><name>MyOwn</name></dataCenterInfo>` + elements + `</instance>`
@@ -93,7 +93,7 @@ func decode(body string) (*registry.Instance, error) {
 	return eureka.DecodeRegistration([]byte(body), eureka.Format{XML: strings.HasPrefix(strings.TrimPrefix(body, "\uFEFF"), "<")}, "ORDERS")
 }
 
-// TestRegistrationsAreReadTolerantly has the spellings that the matrix has not.
+// TestRegistrationsAreReadTolerantly covers the spellings that the matrix lacks.
 func TestRegistrationsAreReadTolerantly(t *testing.T) {
 	meta := func(pairs ...string) func(*registry.Instance) any {
 		return func(i *registry.Instance) any {
@@ -280,7 +280,7 @@ func TestRegistrationsThatCannotBeParsedAreRefused(t *testing.T) {
 	}
 }
 
-// TestRegistrationsAreReadWithNestingUpToTheBound keeps the bound from becoming tighter than it is meant.
+// TestRegistrationsAreReadWithNestingUpToTheBound keeps the bound from becoming tighter than intended.
 func TestRegistrationsAreReadWithNestingUpToTheBound(t *testing.T) {
 	for _, body := range []string{with(`"x":` + nested(`[`, ``, `]`, 62)), withXML(nested(`<a>`, ``, `</a>`, 63))} {
 		expect.OKf(t, expect.Err(decode(body)), "64 levels")
@@ -350,7 +350,8 @@ func TestRegistrationsHaveBoundedNamesAndMetadata(t *testing.T) {
 	expect.ErrorIs(t, expect.Err(eureka.DecodeRegistration([]byte(withXML(``)), full, "ORDERS")), eureka.ErrUnparsable, "XML read as JSON:")
 }
 
-// TestRegistrationsOfOlderSpringClientsHaveTheIDInTheMetadata is CloudJacksonJson's rule, which is one of JSON only.
+// TestRegistrationsOfOlderSpringClientsHaveTheIDInTheMetadata covers CloudJacksonJson's rule, which applies to JSON
+// only.
 func TestRegistrationsOfOlderSpringClientsHaveTheIDInTheMetadata(t *testing.T) {
 	const rest = `"hostName":"h","app":"orders","ipAddr":"1","dataCenterInfo":{"name":"MyOwn"}`
 	tests := []struct{ name, body, want string }{

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// draft is an instance while it is being read, in whatever form. It begins with the values that
-// upstream's full codec assumes for what a document leaves out.
+// draft is an instance while it is being read, in either format. It begins with the values that upstream's full codec
+// assumes for what a document leaves out.
 type draft struct {
 	lease         registry.Lease
 	instance      *registry.Instance
@@ -29,7 +29,7 @@ func newDraft() *draft {
 	}}
 }
 
-// finish returns the lease that was read; its own times are those that a server showed.
+// finish returns the lease that was read; its times are those that a server showed.
 func (d *draft) finish() *registry.Lease {
 	l := d.lease
 	l.Instance = d.instance
@@ -37,7 +37,7 @@ func (d *draft) finish() *registry.Lease {
 	return &l
 }
 
-// isStructure says whether an instance has a field of this name that is more than a scalar.
+// isStructure reports whether an instance has a field of this name that is more than a scalar.
 func isStructure(name []byte) bool {
 	switch string(name) {
 	case "dataCenterInfo", "leaseInfo", "metadata":
@@ -52,13 +52,13 @@ type port struct {
 	of   func(*registry.Instance) *registry.Port
 }
 
-// ports are all of them, in the order of documents.
+// ports lists all ports, in the order of documents.
 var ports = [...]port{
 	{"port", func(i *registry.Instance) *registry.Port { return &i.Port }},
 	{"securePort", func(i *registry.Instance) *registry.Port { return &i.SecurePort }},
 }
 
-// portsOf is every port that documents of an instance have, with its name.
+// portsOf yields every port that an instance's documents have, with its name.
 func portsOf(i *registry.Instance) iter.Seq2[string, registry.Port] {
 	return func(yield func(string, registry.Port) bool) {
 		for n := range ports {
@@ -69,7 +69,7 @@ func portsOf(i *registry.Instance) iter.Seq2[string, registry.Port] {
 	}
 }
 
-// portNamed returns the port of a name; nil: there is none.
+// portNamed returns the port with a name, or nil.
 func portNamed(name []byte) *port {
 	for n := range ports {
 		if ports[n].name == string(name) {
@@ -79,7 +79,7 @@ func portNamed(name []byte) *port {
 	return nil
 }
 
-// isScalar says whether an instance has a scalar field of this name that is not ignored.
+// isScalar reports whether an instance has a scalar field of this name that is not ignored.
 func (d *draft) isScalar(name []byte) bool {
 	switch string(name) {
 	case "status", "overriddenStatus", "overriddenstatus", "countryId", "lastUpdatedTimestamp",
@@ -89,7 +89,7 @@ func (d *draft) isScalar(name []byte) bool {
 	return d.textField(name) != nil
 }
 
-// textField returns where a field that is kept as it was given is kept.
+// textField returns the storage of a field that is kept as given.
 func (d *draft) textField(name []byte) *string {
 	i := d.instance
 	switch string(name) {
@@ -123,7 +123,7 @@ func (d *draft) setScalar(name, text []byte) (err error) {
 	switch string(name) {
 	case "status":
 		i.Status = parseStatus(text)
-	case "overriddenStatus", "overriddenstatus": // the later one wins, as upstream
+	case "overriddenStatus", "overriddenstatus": // the later one wins, as in upstream
 		i.Overridden = parseStatus(text)
 	case "countryId":
 		err = setInt32(&i.CountryID, text)
@@ -148,7 +148,7 @@ func (d *draft) setScalar(name, text []byte) (err error) {
 	return nil
 }
 
-// isLeaseField says whether leaseInfo has a field of this name.
+// isLeaseField reports whether leaseInfo has a field of this name.
 func isLeaseField(name []byte) bool {
 	switch string(name) {
 	case "renewalIntervalInSecs", "durationInSecs", "registrationTimestamp", "lastRenewalTimestamp",
@@ -180,7 +180,7 @@ func (d *draft) setLease(name, text []byte) (err error) {
 	return nil
 }
 
-// setDataCenter checks the name of a data center; metadata belongs to Amazon only.
+// setDataCenter checks the name of a data center; only Amazon's may have metadata.
 func (d *draft) setDataCenter(name string, metadata []registry.Pair) error {
 	d.hasDataCenter = true
 	switch name {
@@ -194,7 +194,7 @@ func (d *draft) setDataCenter(name string, metadata []registry.Pair) error {
 	return nil
 }
 
-// setMetadata drops what marks a Java class, which is no entry of the map.
+// setMetadata drops the marks of Java classes, which are not entries of the map.
 func (d *draft) setMetadata(pairs []registry.Pair) {
 	if len(pairs) == 1 && pairs[0] == (registry.Pair{Key: "class", Value: emptyMapClass}) {
 		return
@@ -202,7 +202,7 @@ func (d *draft) setMetadata(pairs []registry.Pair) {
 	d.instance.Metadata = pairs
 }
 
-// appendEntry adds an entry of a map, unless it is the mark of a Java class.
+// appendEntry adds an entry of a map, unless it marks a Java class.
 func appendEntry(pairs []registry.Pair, key, value string) []registry.Pair {
 	if key == "@class" {
 		return pairs
@@ -216,7 +216,7 @@ func parseStatus(text []byte) registry.Status {
 	return status
 }
 
-// parseAction reads an actionType; any other text is none.
+// parseAction reads an actionType; any other text means no action.
 func parseAction(text []byte) registry.Action {
 	for _, a := range []registry.Action{registry.ActionAdded, registry.ActionModified, registry.ActionDeleted} {
 		if a.String() == string(text) {
@@ -226,9 +226,8 @@ func parseAction(text []byte) registry.Action {
 	return registry.ActionNone
 }
 
-// parseInteger reads a whole number, also in the notation of a fraction or an exponent, whose
-// fraction is cut off as upstream does. A number outside int64 is an error of strconv.ErrRange and
-// comes with the nearest int64.
+// parseInteger reads a whole number, even one written as a fraction or with an exponent, and cuts off its fraction as
+// upstream does. A number outside int64 is an error of strconv.ErrRange and comes with the nearest int64.
 func parseInteger(text []byte) (int64, error) {
 	text = bytes.TrimSpace(text)
 	n, err := strconv.ParseInt(string(text), 10, 64)
@@ -248,9 +247,9 @@ func parseInteger(text []byte) (int64, error) {
 	return int64(f), err
 }
 
-// An empty text, which fargo sends for what is not set, leaves the default in the following four.
+// In the next four functions an empty text, which fargo sends for unset fields, leaves the default.
 
-// setTimestamp reads ms since the epoch. A negative number is taken as not given.
+// setTimestamp reads ms since the epoch. A negative number counts as not given.
 func setTimestamp(to *int64, text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -260,8 +259,8 @@ func setTimestamp(to *int64, text []byte) error {
 	return err
 }
 
-// setSeconds reads a duration in seconds; what an int32 cannot hold becomes the nearest that it can,
-// because a lease out of bounds is clamped later and not refused.
+// setSeconds reads a duration in seconds; one beyond int32 becomes the nearest int32, because a lease out of bounds is
+// clamped later and not refused.
 func setSeconds(to *int32, text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -313,20 +312,20 @@ func setEnabled(to *registry.Port, text []byte) error {
 	return nil
 }
 
-// clip shortens what a client sent for the text of an error.
+// clip shortens a client's text for an error message.
 func clip(text []byte) string { return naming.Cut(string(text), 64) }
 
-// Bounds of what a registration may hold.
+// Bounds of a registration's contents.
 const (
-	MaxName         = naming.Max // bytes of an application's name and of an instance's id
+	MaxName         = naming.Max // bytes of an application's name, and of an instance's id
 	MaxMetadata     = 256        // entries of a metadata map
-	MaxMetadataSize = 64 << 10   // bytes of its keys and values together
+	MaxMetadataSize = 64 << 10   // total bytes of its keys and values
 )
 
-// CheckApp says what is wrong with an application's name (a *ValidationError), nil if nothing is.
+// CheckApp returns what is wrong with an application's name (a *ValidationError), or nil.
 func CheckApp(name string) error { return checkName("appName", name) }
 
-// CheckID says what is wrong with an instance's id (a *ValidationError), nil if nothing is.
+// CheckID returns what is wrong with an instance's id (a *ValidationError), or nil.
 func CheckID(id string) error { return checkName("instanceId", id) }
 
 func checkName(what, name string) error {
@@ -336,9 +335,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// register checks a draft as the registration of an instance of app (upper case) and returns the
-// instance. The order of the checks and their texts are upstream's (ApplicationResource.addInstance);
-// after them come bounds of our own.
+// register checks a draft as the registration of an instance of app (upper case) and returns the instance. The order
+// of the checks and their texts are upstream's (ApplicationResource.addInstance); our own bounds follow.
 func (d *draft) register(app string) (*registry.Instance, error) {
 	i := d.instance
 	switch {
@@ -396,7 +394,7 @@ func checkBounds(i *registry.Instance) error {
 	return CheckMetadata(i.DataCenter.Metadata)
 }
 
-// CheckMetadata says what is wrong with a metadata map (a *ValidationError), nil if nothing is.
+// CheckMetadata returns what is wrong with a metadata map (a *ValidationError), or nil.
 func CheckMetadata(pairs []registry.Pair) error {
 	size := 0
 	for _, p := range pairs {

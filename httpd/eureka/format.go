@@ -45,7 +45,7 @@ const (
 	VIPVersion = "-1"
 )
 
-// Names that upstream's codecs give the classes behind the documents; its readers require them.
+// Class names in upstream's documents; upstream's readers require them.
 const (
 	ownDataCenterClass    = "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo"
 	amazonDataCenterClass = "com.netflix.appinfo.AmazonInfo"
@@ -53,9 +53,9 @@ const (
 	statusInfoClass       = "com.netflix.eureka.util.StatusInfo"
 )
 
-// ErrUnparsable says that a body is not the document that was expected: not well-formed, beyond the
-// bounds, of another root name, or with a value that cannot be what its key says. It is answered
-// with 400 and AppendParseError's body; the text around it says what was wrong, for the log.
+// ErrUnparsable says that a body is not the expected document: not well-formed, beyond the bounds, with another root
+// name, or with a value that does not fit its key. It is answered with 400 and AppendParseError's body; the text
+// around it says what was wrong, for the log.
 var ErrUnparsable = errors.New("cannot parse request body")
 
 func unparsable(format string, args ...any) error {

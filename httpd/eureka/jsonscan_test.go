@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// value reads any JSON value into what encoding/json makes of it with UseNumber.
+// value reads any JSON value into the form that encoding/json gives it with UseNumber.
 func (s *scanner) value() any {
 	switch c := s.peek(); c {
 	case '{':
@@ -44,8 +44,8 @@ func (s *scanner) value() any {
 	}
 }
 
-// FuzzScannerAgainstEncodingJSON: the scanner accepts only what encoding/json accepts, reads it as
-// the same value, and refuses nothing else than what its comment lists.
+// FuzzScannerAgainstEncodingJSON checks that the scanner accepts only what encoding/json accepts, reads the same
+// value, and otherwise refuses only what its comment lists.
 func FuzzScannerAgainstEncodingJSON(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2.5e+3,true,false,null,"x\u00e9\ud83d\ude00\n"],"b":{"c":{}}}`, `[]`, ` "\\" `, `{"a":1,"a":2}`,
 		`"\ud800"`, "\"\xff\"", strings.Repeat("[", 65) + strings.Repeat("]", 65), `-0`, `01`, `1e5`, "\x00", `{"a":1,}`, `[1 2]`, `nul`} {
@@ -76,7 +76,7 @@ func FuzzScannerAgainstEncodingJSON(f *testing.F) {
 	})
 }
 
-// stricter says whether an error is one of those by which the scanner is stricter.
+// stricter reports whether an error is one that only the scanner's strictness causes.
 func stricter(data []byte, err error) bool {
 	for _, reason := range []string{"duplicate key", "nested too deeply", "half a surrogate pair"} {
 		if strings.Contains(err.Error(), reason) {

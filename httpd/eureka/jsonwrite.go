@@ -7,8 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// AppendQuoted appends a JSON string, as the documents of this package have them. Bytes that are not UTF-8 become U+FFFD:
-// one bad value must not make a document with a thousand instances unreadable.
+// AppendQuoted appends a JSON string the way this package's documents write it. Bytes that are not UTF-8 become
+// U+FFFD: one bad value must not make a document with a thousand instances unreadable.
 func AppendQuoted(dst []byte, text string) []byte {
 	dst = append(dst, '"')
 	from := 0
@@ -145,8 +145,8 @@ func appendInstanceID(dst []byte, i *registry.Instance) []byte {
 	return append(dst, ',')
 }
 
-// appendPorts appends all ports: fargo fails where one is missing, and where the flag is not a
-// string or (eureka-js) the number not a number.
+// appendPorts appends all ports: fargo fails if one is missing or if the flag is not a string, and eureka-js if the
+// number is not a number.
 func appendPorts(dst []byte, i *registry.Instance) []byte {
 	for name, p := range portsOf(i) {
 		dst = append(append(append(dst, `,"`...), name...), `":`...)
@@ -163,8 +163,8 @@ func appendPort(dst []byte, p registry.Port) []byte {
 	return append(dst, `,"@enabled":"false"}`...)
 }
 
-// appendDataCenter appends dataCenterInfo. Metadata must be there for Amazon, even when empty, and
-// must not for the other kinds: Java's decoders fail otherwise.
+// appendDataCenter appends dataCenterInfo. Amazon's must have metadata, even if empty, and the other kinds must not:
+// Java's decoders fail otherwise.
 func appendDataCenter(dst []byte, f Format, dc registry.DataCenter) []byte {
 	if dc.Name != registry.Amazon {
 		dst = append(dst, `,"dataCenterInfo":{"@class":"`+ownDataCenterClass+`","name":`...)

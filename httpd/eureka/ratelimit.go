@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket: a burst of calls at once and a rate over time. The server's limiter of registry fetches uses it,
-// per second, and the client's replicator of local changes, per minute. It queues nothing, waits for nothing and starts
-// nothing: it says whether a call may be made now, and when the next one may.
+// Bucket is a token bucket: a burst of calls at once and a rate over time. The server's limiter of registry fetches
+// uses it, per second, and the client's replicator of local changes, per minute. It queues nothing, waits for nothing
+// and starts nothing: it says whether a call may be made now, and when the next one may.
 //
 // The rules are those of upstream's com.netflix.discovery.util.RateLimiter; docs/reference/protocol/rate-limiter.md
-// has them, and says where this bucket is more exact. Burst and rate belong to the calls, so they may change at any time.
-// Safe for concurrent use; made by NewBucket.
+// has them, and says where this bucket is more exact. Burst and rate are passed with each call, so they may change at
+// any time. Safe for concurrent use; made by NewBucket.
 type Bucket struct {
 	unit  uint64    // of rates, ms
-	since time.Time // the zero of the bucket's own clock
+	since time.Time // zero of the bucket's own clock
 	level atomic.Pointer[level]
 }
 
-// level is a bucket at one moment, nil before the first call. It is never changed: refill time and
-// tokens are replaced together, by one compare-and-swap. With a word for each, a call between the
-// two would be refused while tokens are there.
+// level is the state of a bucket at one moment, nil before the first call. It is never changed: refill time and tokens
+// are replaced together, by one compare-and-swap. If each had its own word, a call in between would be refused
+// although there are tokens.
 type level struct {
-	refilled int64  // when whole tokens came last, ms
+	refilled int64  // when whole tokens were last added, ms
 	part     uint64 // what was earned beyond them: tokens × unit, less than one token
 	consumed int
 }
@@ -39,13 +39,13 @@ func NewBucket(unit time.Duration) (*Bucket, error) {
 	return &Bucket{unit: uint64(unit.Milliseconds()), since: time.Now()}, nil
 }
 
-// Acquire takes a token if there is one: at most burst can be out, and rate come back in each unit. A
-// burst or a rate of zero or less limits nothing. The time is the bucket's own, which never goes back.
+// Acquire takes a token if there is one: at most burst can be out, and rate come back in each unit. A burst or a rate
+// of zero or less limits nothing. The time is the bucket's own, which never goes back.
 func (b *Bucket) Acquire(burst int, rate int64) bool { return b.AcquireAt(burst, rate, b.now()) }
 
-// AcquireAt is Acquire at a time in ms, of any clock, which must be the same one in all calls for a
-// bucket. A time before one that was given earlier brings no tokens; if it is more than a unit before,
-// the clock was set back, and tokens are earned from there on.
+// AcquireAt is Acquire at a time in ms, of any clock, which must be the same one in all calls for a bucket. A time
+// before an earlier call's brings no tokens; if it is more than a unit before, the clock was set back, and tokens are
+// earned from there on.
 func (b *Bucket) AcquireAt(burst int, rate, now int64) bool {
 	if burst <= 0 || rate <= 0 {
 		return true
@@ -66,7 +66,7 @@ func (b *Bucket) AcquireAt(burst int, rate, now int64) bool {
 	}
 }
 
-// Wait is how long it takes until Acquire can succeed, if no other call takes that token; 0: now.
+// Wait returns how long it takes until Acquire can succeed, if no other call takes that token, or 0 if it can now.
 func (b *Bucket) Wait(burst int, rate int64) time.Duration { return b.WaitAt(burst, rate, b.now()) }
 
 // WaitAt is Wait at a time in ms.
@@ -86,8 +86,8 @@ func (b *Bucket) now() int64 { return time.Since(b.since).Milliseconds() }
 
 func (b *Bucket) replace(old *level, next level) bool { return b.level.CompareAndSwap(old, &next) }
 
-// refill is the level at now: the whole tokens earned since the last refill have come back. The first
-// call finds the bucket full. A burst that has shrunk is obeyed from the next refill on.
+// refill returns the level at now: the whole tokens earned since the last refill have come back. The first call finds
+// the bucket full. A smaller burst takes effect at the next refill.
 func (b *Bucket) refill(old *level, burst int, rate, now int64) level {
 	if old == nil {
 		return level{refilled: now}
@@ -112,8 +112,8 @@ func (b *Bucket) refill(old *level, burst int, rate, now int64) level {
 	return l
 }
 
-// earned is what ms bring at a rate, added to a part of a token: whole tokens and the part left. The
-// product has 128 bits, for no clock and no rate may overflow it.
+// earned returns what ms bring at a rate, added to a part of a token: whole tokens and the part left. The product has
+// 128 bits, so that no clock and no rate can overflow it.
 func (b *Bucket) earned(ms, rate, part uint64) (tokens, left uint64) {
 	high, low := bits.Mul64(ms, rate)
 	low, carry := bits.Add64(low, part, 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// admitted calls as often as there are tokens, and returns how many there were.
+// admitted calls until the tokens run out, and returns how many there were.
 func admitted(b *Bucket, burst int, rate, now int64) int {
 	n := 0
 	for b.AcquireAt(burst, rate, now) {
@@ -36,7 +36,7 @@ func TestBucketRatesArePerSecondOrPerMinute(t *testing.T) {
 }
 
 func TestBucketTokensComeBackOneByOne(t *testing.T) {
-	type call struct{ at, tokens int64 } // all that there are at that time, in ms
+	type call struct{ at, tokens int64 } // takes all tokens at that time, in ms
 	for _, row := range []struct {
 		name  string
 		unit  time.Duration
@@ -77,7 +77,7 @@ func TestBucketOfZeroOrLessLimitsNothing(t *testing.T) {
 	}
 }
 
-// Whatever the rate, and however its tokens and the ms fall: no fraction is lost, and none is given twice.
+// Whatever the rate, and however tokens and milliseconds line up: no fraction is lost, and none is given twice.
 func TestBucketRateIsWithinOneTokenInTheLongRun(t *testing.T) {
 	const end = 60_000 // ms
 	for _, unit := range []time.Duration{time.Second, time.Minute} {
@@ -100,7 +100,7 @@ func TestBucketRateIsWithinOneTokenInTheLongRun(t *testing.T) {
 func TestBucketAdmitsOverloadSmoothly(t *testing.T) {
 	const burst, rate, perMS = 10, 2000, 25 // demand is twelve times the rate
 	b := newBucket(t, time.Second)
-	for window := range 100 { // of 10 ms
+	for window := range 100 { // of 10 ms each
 		n := 0
 		for ms := range 10 {
 			for range perMS {
@@ -146,8 +146,7 @@ func TestBucketClockIsTimeThatPasses(t *testing.T) {
 	})
 }
 
-// All callers of an instant together get what one caller would get: none is refused because it comes
-// while another one refills.
+// All callers of an instant together get what one caller would get: none is refused because another one is refilling.
 func TestBucketGivesManyCallersExactlyTheTokensOfAnInstant(t *testing.T) {
 	const callers, burst, rate = 64, 10, 2000
 	b, m := newBucket(t, time.Second), model{unit: 1000}
@@ -175,8 +174,8 @@ func TestBucketGivesManyCallersExactlyTheTokensOfAnInstant(t *testing.T) {
 	}
 }
 
-// A client that wants its local changes known at once may register on demand twice in a row, and then
-// four times a minute where it looks for changes every 30 s by itself.
+// A client that wants its local changes known at once may register on demand twice in a row, and after that four times
+// a minute; in addition it looks for changes every 30 s.
 func ExampleBucket_AcquireAt() {
 	const burst, intervalSeconds = 2, 30
 	b, err := NewBucket(time.Minute)
@@ -239,7 +238,7 @@ func (m *model) refill(burst int, rate, now int64) {
 	m.out = int(max(0, clamp(left)))
 }
 
-// clamp is n, or 0 where it is below what an int64 holds; it is never above.
+// clamp returns n, or the minimum of int64 if it is below that; it is never above.
 func clamp(n *big.Int) int64 {
 	if !n.IsInt64() {
 		return 0
@@ -247,7 +246,7 @@ func clamp(n *big.Int) int64 {
 	return n.Int64()
 }
 
-// upstream is the rule as upstream has it: the time of refill moves by whole tokens, in whole ms.
+// upstream is the rule as upstream implements it: the time of refill moves by whole tokens, in whole ms.
 type upstream struct {
 	unit, refilled int64
 	consumed       int64
@@ -278,7 +277,7 @@ func units() *rapid.Generator[time.Duration] {
 	return rapid.SampledFrom([]time.Duration{time.Second, time.Minute})
 }
 
-// steps are times between calls: many at one instant, some long, a few back.
+// steps generates times between calls: many at one instant, some long, a few back.
 func steps() *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 5), rapid.Int64Range(0, 5000), rapid.Int64Range(-120_000, 600_000))
 }
@@ -298,8 +297,7 @@ func TestBucketIsTheExactModelWhileBurstAndRateChange(t *testing.T) {
 	})
 }
 
-// With a rate that has whole ms per token or whole tokens per ms upstream loses nothing, and each of
-// its decisions is ours.
+// If the rate has whole ms per token or whole tokens per ms, upstream loses nothing, and decides as we do.
 func TestBucketDecidesAsUpstreamWhereItsArithmeticIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		unit := units().Draw(rt, "unit")
@@ -333,7 +331,7 @@ func TestBucketWaitEndsWithAToken(t *testing.T) {
 	})
 }
 
-// FuzzBucket gives a bucket any numbers, the ends of their ranges too.
+// FuzzBucket gives a bucket any numbers, including the ends of their ranges.
 func FuzzBucket(f *testing.F) {
 	const most, least = int64(^uint64(0) >> 1), -1 << 63
 	f.Add(true, 10, int64(500), int64(1_700_000_000_000), int64(2), int64(1))
@@ -350,7 +348,7 @@ func FuzzBucket(f *testing.F) {
 			need.Equal(t, b.AcquireAt(burst, rate, now), m.acquire(burst, rate, now), "burst %d, rate %d at %d: got", burst, rate, now)
 			wait := b.WaitAt(burst, rate, now)
 			need.That(t, wait >= 0 && wait <= 2*unit, "burst %d, rate %d at %d: the wait is %v", burst, rate, now, wait)
-			now += step // may overflow, which is one more way for a clock to jump
+			now += step // may overflow, which is just another jump of the clock
 			rate += change
 			burst += int(change)
 		}

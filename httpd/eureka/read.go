@@ -6,9 +6,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// DecodeRegistration reads the body of a registration under the application app, in any case. Only
-// f.XML counts. Statuses and timestamps that the server itself decides are as the client sent them;
-// lease times are as given, not clamped.
+// DecodeRegistration reads the body of a registration under the application app, in any case. Only f.XML counts.
+// Statuses and timestamps that the server itself decides are as the client sent them; lease times are as given, not
+// clamped.
 //
 // The error is ErrUnparsable, or a *ValidationError.
 func DecodeRegistration(body []byte, f Format, app string) (*registry.Instance, error) {
@@ -22,8 +22,8 @@ func DecodeRegistration(body []byte, f Format, app string) (*registry.Instance, 
 	return d.register(strings.ToUpper(app))
 }
 
-// DecodeInstance reads a document of one instance as a server answers it, without checking it: the
-// response to a query, or the body of a conflict. Only f.XML counts. The error is ErrUnparsable.
+// DecodeInstance reads a document of one instance as a server sends it, without checking it: the response to a query,
+// or the body of a conflict. Only f.XML counts. The error is ErrUnparsable.
 func DecodeInstance(body []byte, f Format) (*registry.Lease, error) {
 	d, err := readInstance(body, f)
 	if err != nil {
@@ -39,8 +39,8 @@ func readInstance(body []byte, f Format) (*draft, error) {
 	return readDocument(body)
 }
 
-// setIDFromMetadata sets the id that older Spring clients keep in their metadata, with the host's name
-// before it (Spring Cloud: CloudJacksonJson, which does so in JSON only).
+// setIDFromMetadata sets the id that older Spring clients keep in their metadata, prefixed by the host's name (Spring
+// Cloud: CloudJacksonJson, which does so in JSON only).
 func setIDFromMetadata(i *registry.Instance) {
 	id := i.Meta("instanceId")
 	if i.InstanceID != "" || strings.TrimSpace(id) == "" {
@@ -52,16 +52,15 @@ func setIDFromMetadata(i *registry.Instance) {
 	i.InstanceID = id
 }
 
-// Applications is what a server's response to a fetch of the registry, of a delta or of a VIP says.
+// Applications is a server's response to a fetch of the registry, of a delta or of a VIP.
 type Applications struct {
 	Version  string            // versions__delta
 	HashCode string            // apps__hashcode, of the whole registry
 	Leases   []*registry.Lease // in the response's order
 }
 
-// DecodeApplications reads the JSON response to a fetch, full or compact. Older servers write a list
-// of one as the element alone and leave out an empty one; both are understood. The error is
-// ErrUnparsable.
+// DecodeApplications reads the JSON response to a fetch, full or compact. Older servers write a list of one as the
+// bare element and leave out an empty one; both are understood. The error is ErrUnparsable.
 func DecodeApplications(body []byte) (*Applications, error) {
 	var apps Applications
 	err := decodeMember(body, "applications", func(s *scanner) { s.applications(&apps) })
@@ -78,7 +77,7 @@ func DecodeApplication(body []byte) ([]*registry.Lease, error) {
 	return apps.Leases, err
 }
 
-// decodeMember reads the one member of use of a document.
+// decodeMember reads the only member of a document that matters.
 func decodeMember(body []byte, name string, read func(s *scanner)) error {
 	s := newScanner(body)
 	found := s.member(name, func() { read(s) })
@@ -91,7 +90,7 @@ func decodeMember(body []byte, name string, read func(s *scanner)) error {
 	return nil
 }
 
-// member reads one member of an object, and reports whether there is one.
+// member reads one member of an object, and reports whether it exists.
 func (s *scanner) member(name string, read func()) (found bool) {
 	for m := s.object(); m.next(); {
 		if string(m.key) == name {
@@ -104,9 +103,9 @@ func (s *scanner) member(name string, read func()) (found bool) {
 	return found
 }
 
-// EachInstance walks over the JSON response to a fetch, and calls do for each instance with its id and with what its
-// metadata say under a key; nil: nothing. Both are valid until do returns. It is for programs that read lists many times a
-// second: nothing else is kept. The error is ErrUnparsable.
+// EachInstance walks over the JSON response to a fetch, and calls do for each instance with its id and with its
+// metadata's value under a key, or nil. Both are valid until do returns. It is for programs that read lists many times
+// a second: it keeps nothing else. The error is ErrUnparsable.
 func EachInstance(body []byte, key string, do func(id, value []byte)) error {
 	o := outline{key: key, do: do}
 	return decodeMember(body, "applications", func(s *scanner) {
@@ -124,14 +123,14 @@ func OneInstance(body []byte, key string, do func(id, value []byte)) error {
 	return decodeMember(body, "instance", o.read)
 }
 
-// outline is what EachInstance wants of an instance.
+// outline is what EachInstance needs of an instance.
 type outline struct {
 	key             string
 	do              func(id, value []byte)
-	id, host, value []byte // copies: texts of a scanner do not last
+	id, host, value []byte // copies, because a scanner's texts do not last
 }
 
-// read reads one instance. One that has no id goes by its host name, as with upstream.
+// read reads one instance. One without an id goes by its host name, as with upstream.
 func (o *outline) read(s *scanner) {
 	var hasID, hasValue bool
 	keep := func(to *[]byte) (given bool) {
@@ -182,7 +181,7 @@ func (s *scanner) applications(apps *Applications) {
 	}
 }
 
-// application reads one application. An instance without a name of its application gets this one's.
+// application reads one application. An instance that does not name its application gets this one's name.
 func (s *scanner) application(apps *Applications) {
 	var name string
 	first := len(apps.Leases)

@@ -106,8 +106,8 @@ func fixture(t testing.TB, name string) []byte {
 
 var betweenElements = regexp.MustCompile(`>\s+<`)
 
-// tokens removes the white space between a document's tokens and nothing else, so that two results
-// are equal exactly if the documents have the same tokens in the same order.
+// tokens removes only the white space between a document's tokens, so that two results are equal exactly if the
+// documents have the same tokens in the same order.
 func tokens(t testing.TB, doc []byte) string {
 	t.Helper()
 	doc = bytes.TrimSpace(doc)
@@ -245,7 +245,7 @@ func TestBatchItemsAreReadAsPeersSpellThem(t *testing.T) {
 	}
 }
 
-// TestBatchItemThatIsBadSpoilsNoOther gives each item a result of its own.
+// TestBatchItemThatIsBadSpoilsNoOther gives each item its own result.
 func TestBatchItemThatIsBadSpoilsNoOther(t *testing.T) {
 	const key = `"appName":"orders","id":"i1",`
 	tests := []struct {
@@ -296,7 +296,7 @@ func seeds(f *testing.F, pattern string) {
 	}
 }
 
-// FuzzDecodeJSON: no panic, no other errors than the two, and what is read and written reads the same.
+// FuzzDecodeJSON: no panic, no errors but the two, and whatever was read reads the same after being written.
 func FuzzDecodeJSON(f *testing.F) {
 	seeds(f, "register-*.json")
 	seeds(f, "apps*.json")
@@ -335,8 +335,8 @@ func isRefusal(err error) bool {
 	return errors.Is(err, eureka.ErrUnparsable) || errors.As(err, &refused)
 }
 
-// checkReadsTheSame writes a lease and reads it back. The lease's times are written clamped, which
-// is the one thing that may differ.
+// checkReadsTheSame writes a lease and reads it back. Only the lease's times may differ, because they are written
+// clamped.
 func checkReadsTheSame(t *testing.T, l *registry.Lease, f eureka.Format) {
 	t.Helper()
 	want := *l.Instance
@@ -350,7 +350,7 @@ func checkReadsTheSame(t *testing.T, l *registry.Lease, f eureka.Format) {
 	need.That(t, reflect.DeepEqual(*got, times), "%s\nread as %+v\nnot as  %+v", doc, *got, times)
 }
 
-// FuzzDecodeBatch: the same for the documents of replication.
+// FuzzDecodeBatch checks the same for the documents of replication.
 func FuzzDecodeBatch(f *testing.F) {
 	seeds(f, "batch-*.json")
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -378,13 +378,13 @@ func checkBatchReadsTheSame(t *testing.T, items []eureka.Item) {
 			item.Lease, again[i].Lease = nil, nil
 		}
 		if item.Invalid != nil && again[i].Invalid == nil {
-			item.Invalid = nil // the instance that was refused was not kept
+			item.Invalid = nil // the refused instance was not kept
 		}
 		need.Deep(t, again[i], item, "item %d: got", i)
 	}
 }
 
-// FuzzXMLName: a key survives as the name of an element, whatever it is.
+// FuzzXMLName: any key survives as the name of an element.
 func FuzzXMLName(f *testing.F) {
 	for _, key := range []string{"a b", "9x", "owner_team", "$_.0041", "_", "é\U0001F600", "xml:lang", "-"} {
 		f.Add(key)

@@ -16,7 +16,7 @@ func readDocument(body []byte) (*draft, error) {
 	return d, nil
 }
 
-// instance reads a bare instance. The draft is of use only if the scanner has no error.
+// instance reads a bare instance. The draft is only usable if the scanner has no error.
 func (s *scanner) instance() *draft {
 	d := newDraft()
 	for m := s.object(); m.next(); {
@@ -71,8 +71,8 @@ func (s *scanner) port(to *registry.Port) {
 	}
 }
 
-// dataCenter reads dataCenterInfo. Its @class says nothing that the name does not. Whether its
-// metadata counts is known only after the name, which may come later.
+// dataCenter reads dataCenterInfo. Its @class adds nothing to the name. Whether its metadata counts depends on the
+// name, which may come later.
 func (s *scanner) dataCenter(d *draft) {
 	if s.null() {
 		return
@@ -116,7 +116,7 @@ func (s *scanner) lease(d *draft) {
 	}
 }
 
-// pairs reads a flat map. A null value is no value; text stays the text it is.
+// pairs reads a flat map. A null value counts as missing; text stays text.
 func (s *scanner) pairs() []registry.Pair {
 	if s.null() {
 		return nil

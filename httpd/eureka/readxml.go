@@ -63,8 +63,8 @@ func (r *xmlReader) token() (xml.Token, error) {
 	}
 }
 
-// withoutDefault returns an element that was just entered. It takes the default name space out of the
-// element's name, which did not write it.
+// withoutDefault returns an element that was just entered, without the default name space, which its name did not
+// write out.
 func (r *xmlReader) withoutDefault(e xml.StartElement) xml.StartElement {
 	space := ""
 	if r.depth > 1 {
@@ -266,7 +266,7 @@ func parseHexUnit(name string) (rune, bool) {
 	return rune(unit), err == nil
 }
 
-// names refuses a repeated element, as a duplicate key of JSON is refused.
+// names refuses a repeated element, just as duplicate keys of JSON are refused.
 type names map[string]bool
 
 func (n names) add(name string) error {
@@ -277,8 +277,8 @@ func (n names) add(name string) error {
 	return nil
 }
 
-// readXMLDocument reads the XML document of one instance. Unknown elements may be repeated, because that is
-// how XML writes a list.
+// readXMLDocument reads the XML document of one instance. Unknown elements may be repeated, because that is how XML
+// writes a list.
 func readXMLDocument(body []byte) (*draft, error) {
 	d := newDraft()
 	r := newXMLReader(body)
@@ -320,8 +320,8 @@ func (r *xmlReader) field(d *draft, e xml.StartElement, name string) error {
 	return d.setScalar([]byte(name), text)
 }
 
-// port reads <port enabled="true">8080</port>. Without the attribute the default stays: true for
-// port, false for securePort.
+// port reads <port enabled="true">8080</port>. Without the attribute the default stays: true for port, false for
+// securePort.
 func (r *xmlReader) port(e xml.StartElement, to *registry.Port) error {
 	for _, a := range e.Attr {
 		if a.Name.Local == "enabled" {
@@ -337,7 +337,7 @@ func (r *xmlReader) port(e xml.StartElement, to *registry.Port) error {
 	return setPort(to, text)
 }
 
-// dataCenter reads dataCenterInfo. Its class says nothing that the name does not.
+// dataCenter reads dataCenterInfo. Its class adds nothing to the name.
 func (r *xmlReader) dataCenter(d *draft) error {
 	var name string
 	var metadata []registry.Pair

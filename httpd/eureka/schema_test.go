@@ -82,7 +82,7 @@ type field struct {
 	name     string
 	required bool
 	kind     string
-	check    func(*testing.T, string, node) // nil: nothing beyond the type
+	check    func(*testing.T, string, node) // nil if only the type matters
 }
 
 const must, may = true, false
@@ -212,8 +212,8 @@ func applicationsSchema(compact bool) []field {
 	return append(version, list(fullInstance))
 }
 
-// TestDocumentsHaveExactlyTheProtocolsKeys writes what real clients registered, and odd instances,
-// alone and in all lists. Strict clients refuse a document for one key too many, others for one too few.
+// TestDocumentsHaveExactlyTheProtocolsKeys writes what real clients registered, and odd instances, alone and in all
+// lists. Strict clients refuse a document for one key too many, others for one too few.
 func TestDocumentsHaveExactlyTheProtocolsKeys(t *testing.T) {
 	amazonWithout := orders1()
 	amazonWithout.Instance.DataCenter = registry.DataCenter{Name: registry.Amazon}
@@ -253,7 +253,7 @@ func root(t *testing.T, doc []byte, key string) node {
 	return n.values[0]
 }
 
-// TestBatchDocumentsHaveExactlyTheProtocolsKeys: for one key too many a peer drops the whole batch.
+// TestBatchDocumentsHaveExactlyTheProtocolsKeys: a peer drops the whole batch for one key too many.
 func TestBatchDocumentsHaveExactlyTheProtocolsKeys(t *testing.T) {
 	item := []field{{"appName", must, "string", isUpper}, {"id", must, "string", nil}, {"lastDirtyTimestamp", may, "number", nil},
 		{"overriddenStatus", may, "string", isStatus}, {"status", may, "string", isStatus},
@@ -495,7 +495,7 @@ func TestLeaseInfoOfAnInstanceWithoutALeaseHasTheDefaults(t *testing.T) {
 	expect.That(t, strings.Contains(got, `"renewalIntervalInSecs":30,"durationInSecs":90,`), "got %s", got)
 }
 
-// TestLeaseInfoShowsTheFieldsOfTheLease is behaviour S2-03.
+// TestLeaseInfoShowsTheFieldsOfTheLease covers behaviour S2-03.
 func TestLeaseInfoShowsTheFieldsOfTheLease(t *testing.T) {
 	l := orders1()
 	l.Interval, l.Duration, l.RegisteredAt, l.EvictedAt, l.ServiceUpAt = 1, 2, 3, 5, 6
@@ -526,7 +526,7 @@ func TestDocumentsAreAppendedWithoutAllocation(t *testing.T) {
 	}
 }
 
-// decoded is what upstream's full codec makes of a body (testdata/decoder-matrix.json).
+// decoded is upstream's full codec's reading of a body (testdata/decoder-matrix.json).
 type decoded struct {
 	ID, App, HostName, Status, OverriddenStatus string
 	Port, SecurePort                            uint16
@@ -551,10 +551,10 @@ func matrix(t testing.TB) []variant {
 	return m.Variants
 }
 
-// deviations are the rows where we read a body in another way than upstream's full codec, on purpose.
+// deviations are the rows where we deliberately read a body differently from upstream's full codec.
 var deviations = map[string]func(*decoded){
 	"status-lowercase":              func(d *decoded) { d.Status = "UP" },
-	"metadata-non-string-values":    func(d *decoded) { delete(d.Metadata, "z") }, // a null is no value
+	"metadata-non-string-values":    func(d *decoded) { delete(d.Metadata, "z") }, // a null counts as missing
 	"port-enabled-uppercase-string": func(d *decoded) { d.PortEnabled = true },
 }
 
@@ -585,8 +585,7 @@ func checkRefused(t *testing.T, err error, text string) {
 	}
 }
 
-// checkLikeUpstream compares with what upstream's full codec makes of the body, where it makes
-// anything of it.
+// checkLikeUpstream compares with how upstream's full codec reads the body, if it can.
 func checkLikeUpstream(t *testing.T, i *registry.Instance, v variant) {
 	t.Helper()
 	if string(v.FullCodec) == `"rejected"` {
@@ -614,7 +613,7 @@ func checkLikeUpstream(t *testing.T, i *registry.Instance, v variant) {
 	if want.VIPAddress != nil {
 		check(t, "vipAddress", i.VIP, *want.VIPAddress)
 	}
-	dirty, _ := want.LastDirtyTimestamp.(float64) // the time of decoding is "not given" for us
+	dirty, _ := want.LastDirtyTimestamp.(float64) // we read the time of decoding as "not given"
 	check(t, "lastDirtyTimestamp", i.LastDirty, int64(dirty))
 	interval, duration, _ := registry.ClampLease(i.RenewalInterval, i.Duration)
 	if want.LeaseDuration != nil {
@@ -623,7 +622,7 @@ func checkLikeUpstream(t *testing.T, i *registry.Instance, v variant) {
 	}
 }
 
-// checkAccepted checks what the matrix says in words of a body that upstream refuses.
+// checkAccepted checks what the matrix says in words about a body that upstream refuses.
 func checkAccepted(t *testing.T, i *registry.Instance, name string) {
 	t.Helper()
 	switch name {

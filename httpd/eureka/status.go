@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// StatusInfo is what a server says of itself (upstream: com.netflix.eureka.util.StatusInfo).
+// StatusInfo is what a server says about itself (upstream: com.netflix.eureka.util.StatusInfo).
 type StatusInfo struct {
 	General             []registry.Pair // generalStats, in order: environment, num-of-cpus, total-avail-memory, ...
 	RegisteredReplicas  string          // URLs, joined with ", "
@@ -59,9 +59,8 @@ func appendStats(dst []byte, name string, stats []registry.Pair) []byte {
 	return appendClose(dst, name)
 }
 
-// AppendStatusOverrides appends the document of all overrides, a JSON object from id to status. Of
-// instances of several applications with the same id the first one is shown: the document has no
-// place for the application.
+// AppendStatusOverrides appends the document of all overrides, a JSON object from id to status. Of instances with the
+// same id in several applications it shows the first: the document has no room for the application.
 func AppendStatusOverrides(dst []byte, leases iter.Seq[*registry.Lease]) []byte {
 	seen := map[string]bool{}
 	return appendPairs(dst, func(yield func(registry.Pair) bool) {

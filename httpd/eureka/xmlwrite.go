@@ -7,8 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// appendText appends character data, escaped as upstream does. Characters that XML 1.0 cannot carry
-// in any form become U+FFFD.
+// appendText appends character data, escaped as upstream does. Characters that XML 1.0 cannot carry in any form become
+// U+FFFD.
 func appendText(dst []byte, text string) []byte {
 	from := 0
 	for i := 0; i < len(text); {
@@ -50,13 +50,12 @@ func entityOf(r rune) string {
 	return ""
 }
 
-// isXMLChar says whether XML 1.0 allows a character in a document (production 2).
+// isXMLChar reports whether XML 1.0 allows a character in a document (production 2).
 func isXMLChar(r rune) bool {
 	return r == '\t' || r == '\n' || r == '\r' || r >= ' ' && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD || r >= 0x10000
 }
 
-// appendElement appends an element of a name that needs no escaping; an empty text gives an empty
-// element.
+// appendElement appends an element whose name needs no escaping; an empty text gives an empty element.
 func appendElement(dst []byte, name, text string) []byte {
 	dst = appendOpen(dst, name)
 	dst = appendText(dst, text)
@@ -141,7 +140,7 @@ func appendCompactElements(dst []byte, f Format, l *registry.Lease) []byte {
 	return appendPortElements(dst, i)
 }
 
-// statusWord is the word for a status; version 1 of the protocol knew three (upstream:
+// statusWord returns the word for a status; version 1 of the protocol knew only three (upstream:
 // V1AwareInstanceInfoConverter).
 func (f Format) statusWord(s registry.Status) string {
 	if f.V1 && s != registry.Up && s != registry.Starting {
@@ -203,7 +202,7 @@ func appendMetadataElement(dst []byte, pairs []registry.Pair) []byte {
 	return append(dst, "</metadata>"...)
 }
 
-// appendPairElement leaves out an empty key, which JSON allows and XML has no name for.
+// appendPairElement leaves out an empty key, which JSON allows and XML cannot name.
 func appendPairElement(dst []byte, p registry.Pair) []byte {
 	if p.Key == "" {
 		return dst

@@ -12,10 +12,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// batch is POST peerreplication/batch: what a peer's clients did, applied in order as one unit of work,
-// because peers wait 200 ms for the response. Every item has its own status. A batch is refused as a whole
-// only where the sender may try again (503), or where it can never succeed: after any other response the
-// sender drops all items.
+// batch is POST peerreplication/batch: what a peer's clients did, applied in order as one unit of work, because peers
+// wait 200 ms for the response. Every item has its own status. A batch is refused as a whole only if the sender may
+// try again (503), or if it can never succeed: after any other response the sender drops all items.
 func (c call) batch() (any, error) {
 	origin := c.serverOf(c.R)
 	document, err := c.answerBatch(origin)
@@ -79,8 +78,8 @@ func (e *Eureka) countBatch(origin registry.Origin, ops []registry.Op, outcome f
 	}
 }
 
-// maxItemBytes bounds an instance in a batch: more than any registration may have, and less than an operation,
-// so that one that is too large does not spoil the others.
+// maxItemBytes bounds an instance in a batch: more than any registration may have, and less than an operation, so that
+// one that is too large does not spoil the others.
 const maxItemBytes = 512 << 10
 
 // refuseItem returns why an item must not be applied, or nil.
@@ -101,9 +100,9 @@ func (e *Eureka) refuseItem(quota func(registry.Key) error, item *eureka.Item) e
 	return quota(item.Lease.Instance.Key())
 }
 
-// recordRefusal records whether an item that a server replicated by a call of its own was refused for good,
-// and returns err. It leaves out panics, which the store logs and lists, and calls that only cannot be
-// performed now, which come again.
+// recordRefusal records whether an item that a server replicated by a single call was refused for good, and returns
+// err. It leaves out panics, which the store logs and lists, and calls that cannot be performed just now, which are
+// repeated.
 func (e *Eureka) recordRefusal(origin registry.Origin, key registry.Key, what string, err error) error {
 	if !origin.Replicated() {
 		return err
@@ -149,8 +148,8 @@ func itemStatus(outcome registry.Outcome) int {
 	return http.StatusNotFound
 }
 
-// addConflicts adds the stored instances to results of 409, for the sender to take over. It leaves out an
-// instance that was removed meanwhile, perhaps by a later item.
+// addConflicts adds the stored instances to 409 results, for the sender to take over. It leaves out an instance that
+// was removed meanwhile, perhaps by a later item.
 func (e *Eureka) addConflicts(ctx context.Context, items []eureka.Item, responses []eureka.ItemResult) error {
 	var v web.FreshView
 	for i := range responses {

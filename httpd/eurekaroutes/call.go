@@ -11,15 +11,15 @@ import (
 
 // Config is what the routes need beside a web.Node.
 type Config struct {
-	// Sender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
-	// and an address (host:port). Nil: all are "eureka".
+	// Sender names the Eureka server behind an identity (DiscoveryIdentity-Id, may be empty) and an address
+	// (host:port). If nil, every server is "eureka".
 	Sender func(identity, address string) string
-	// Refused records why an item that a server (from) replicated is refused; with an empty why, that it was
-	// accepted. A key without an application stands for a whole batch. Nil: nothing is recorded.
+	// Refused records why an item that a server (from) replicated is refused, or, with an empty why, that it was
+	// accepted. A key without an application stands for a whole batch. If nil, nothing is recorded.
 	Refused func(key registry.Key, what, from, why string)
 	// WaitWhenEmpty is how long fetches are refused after a start that found no instance anywhere.
 	WaitWhenEmpty time.Duration
-	// ReadOnlyCache: reads of lists that ask for no consistency get responses that may be 30 s old.
+	// ReadOnlyCache answers reads of lists without a consistency parameter with responses up to 30 s old.
 	ReadOnlyCache bool
 }
 
@@ -28,7 +28,7 @@ type Eureka struct {
 	*web.Node
 	config    Config
 	documents *documents
-	readOnly  *readOnly // nil: there is none
+	readOnly  *readOnly // nil without a read-only cache
 	gate      gate
 	moves     *moves
 
@@ -45,7 +45,7 @@ type endpoint func(c call) (document any, err error)
 
 type route web.Route[call]
 
-// New starts nothing.
+// New makes the routes' state. It starts nothing.
 func New(n *web.Node, c Config) *Eureka {
 	if c.Refused == nil {
 		c.Refused = func(registry.Key, string, string, string) {}
@@ -63,14 +63,14 @@ func New(n *web.Node, c Config) *Eureka {
 	return e
 }
 
-// ObserveLoad notes whether the registry is loaded and empty. Call it before every request that could fill the
+// ObserveLoad records whether the registry is loaded and empty. Call it before every request that could fill the
 // registry.
 func (e *Eureka) ObserveLoad() { e.gate.observe() }
 
 // KeptResponses returns how many responses the read-only cache keeps.
 func (e *Eureka) KeptResponses() int { return e.readOnly.len() }
 
-// keptBytes returns the size of all documents that are kept.
+// keptBytes returns the size of all kept documents.
 func (e *Eureka) keptBytes() float64 {
 	if e.readOnly == nil {
 		return e.documents.bytes()

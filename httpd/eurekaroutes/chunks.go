@@ -11,22 +11,21 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// A document of the whole registry, or of the delta, is made of chunks: runs of leases in order. Where a chunk ends is
-// decided by the leases themselves, not by counting from the start, so that a lease that comes or
-// goes moves no other boundary: one change costs the encoding of one chunk, however long the
-// document is.
+// A document of the whole registry, or of the delta, is made of chunks: runs of leases in order. The leases themselves
+// decide where a chunk ends, not a count from the start, so that a lease that comes or goes moves no other boundary:
+// one change costs the encoding of one chunk, however long the document is.
 const (
 	meanChunk = 128 // leases; a power of two
 	maxChunk  = 512 // leases
 )
 
-// lead is what the text of a chunk begins with.
+// lead says how the text of a chunk begins.
 type lead uint8
 
 const (
 	leadFirst   lead = iota // the document's first application
-	leadNewApp              // the end of the last application, and another one
-	leadSameApp             // an application that the chunk before began
+	leadNewApp              // the end of the last application, and a new one
+	leadSameApp             // an application that the previous chunk began
 )
 
 // chunk is the encoded form of a run of leases.
@@ -37,8 +36,8 @@ type chunk struct {
 	sum    checksum
 }
 
-// endsChunk says that a lease is the last of its chunk. Handles survive re-registrations, so a chunk
-// keeps its borders while its leases change.
+// endsChunk reports whether a lease is the last of its chunk. Handles survive re-registrations, so a chunk keeps its
+// borders while its leases change.
 func endsChunk(l *registry.Lease) bool {
 	// The finalizer of MurmurHash3: neighbouring handles must not end neighbouring chunks.
 	h := uint64(l.Handle.Slot)<<32 ^ l.Handle.Gen
@@ -50,12 +49,12 @@ func endsChunk(l *registry.Lease) bool {
 	return h%meanChunk == 0
 }
 
-// is says whether the chunk holds exactly these leases, in the same state.
+// is reports whether the chunk holds exactly these leases, in the same state.
 func (c *chunk) is(leases []*registry.Lease, lead lead) bool {
 	return c.lead == lead && slices.Equal(c.leases, leases)
 }
 
-// chunker encodes chunks of one representation. It keeps its buffers for the next ones.
+// chunker encodes chunks of one representation. It reuses its buffers.
 type chunker struct {
 	format     eureka.Format
 	compressed bool
@@ -80,7 +79,7 @@ func (c *chunker) encode(leases []*registry.Lease, begin lead) *chunk {
 	return made
 }
 
-// finish makes a chunk of a text that is not of leases.
+// finish makes a chunk from a text without leases.
 func (c *chunker) finish(text []byte) *chunk {
 	data := text
 	if c.compressed {
@@ -94,7 +93,7 @@ func (c *chunker) finish(text []byte) *chunk {
 func (c *chunker) deflate(text []byte) []byte {
 	c.deflated.Reset()
 	if c.deflater == nil {
-		c.deflater, _ = flate.NewWriter(&c.deflated, flate.BestSpeed) // the level is valid
+		c.deflater, _ = flate.NewWriter(&c.deflated, flate.BestSpeed) // cannot fail: the level is valid
 	} else {
 		c.deflater.Reset(&c.deflated)
 	}
@@ -103,7 +102,7 @@ func (c *chunker) deflate(text []byte) []byte {
 	return c.deflated.Bytes()
 }
 
-// leadOf is what stands between two neighbours; before is nil for the first lease of all.
+// leadOf returns what stands between two neighbours; before is nil for the very first lease.
 func leadOf(before, l *registry.Lease) lead {
 	switch {
 	case before == nil:
@@ -124,7 +123,7 @@ func appendLead(dst []byte, f eureka.Format, lead lead, app string) []byte {
 	return eureka.AppendApplicationHead(dst, f, app)
 }
 
-// checksum is the CRC-32 and the size of a text, and what it takes to append it to another.
+// checksum is the CRC-32 and the size of a text, with what is needed to append it to another.
 type checksum struct {
 	crc   uint32
 	size  int64
@@ -135,8 +134,7 @@ func sumOf(text []byte) checksum {
 	return checksum{crc: crc32.ChecksumIEEE(text), size: int64(len(text)), shift: shiftOf(int64(len(text)))}
 }
 
-// then is the checksum of two texts one after the other, without reading them (source: zlib,
-// crc32_combine).
+// then returns the checksum of two texts one after the other, without reading them (source: zlib, crc32_combine).
 func (s checksum) then(next checksum) checksum {
 	return checksum{
 		crc:   multiply(next.shift, s.crc) ^ next.crc,
@@ -147,7 +145,7 @@ func (s checksum) then(next checksum) checksum {
 
 const one = 1 << 31 // x^0: CRC-32 keeps its coefficients in reversed order
 
-// multiply is a·b modulo CRC-32's polynomial.
+// multiply returns a·b modulo CRC-32's polynomial.
 func multiply(a, b uint32) uint32 {
 	var product uint32
 	for m := uint32(one); m != 0; m >>= 1 {
@@ -163,7 +161,7 @@ func multiply(a, b uint32) uint32 {
 	return product
 }
 
-// shiftOf is x^(8·bytes) modulo CRC-32's polynomial.
+// shiftOf returns x^(8·bytes) modulo CRC-32's polynomial.
 func shiftOf(bytes int64) uint32 {
 	power := uint32(one >> 8) // x^8
 	shift := uint32(one)

@@ -16,18 +16,17 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// keepUnused is how long a representation is kept that no request asks for; sweepEvery how often that is
-// checked.
+// keepUnused is how long a representation that no request asks for is kept; sweepEvery is how often that is checked.
 const (
 	keepUnused = 10 * time.Minute
 	sweepEvery = time.Minute
 )
 
-// documents keeps the newest document of every kind and representation that is asked for. Requests for one that find it old
-// wait for one build.
+// documents keeps the newest document of every requested kind and representation. Requests that find it outdated wait
+// for one build.
 type documents struct {
 	service registry.Service
-	made    time.Time // uses and sweeps are counted from there, ms
+	made    time.Time // uses and sweeps are counted from here, ms
 	built   *prometheus.CounterVec
 	lists   [2 * 16]list // by kind and representation.slot
 	swept   atomic.Int64
@@ -45,7 +44,7 @@ const (
 
 func (k kind) String() string { return [...]string{"full", "delta"}[k] }
 
-// versionOf tells two documents of a kind apart.
+// versionOf returns what distinguishes two documents of a kind.
 func (k kind) versionOf(v *registry.View) version {
 	at := version{epoch: v.Epoch(), index: v.Index()}
 	if k == changed {
@@ -54,7 +53,7 @@ func (k kind) versionOf(v *registry.View) version {
 	return at
 }
 
-// shown is what a document has.
+// shown is the content of a document.
 type shown struct {
 	version, hash string
 	leases        iter.Seq[*registry.Lease]
@@ -75,7 +74,7 @@ type list struct {
 	keptBytes atomic.Int64 // bytes kept
 	current   atomic.Pointer[document]
 
-	building sync.Mutex // guards what follows
+	building sync.Mutex // guards the fields below
 	chunks   []*chunk
 	chunker  chunker
 }
@@ -87,7 +86,7 @@ type document struct {
 	size  int64
 }
 
-// covers says whether a document may respond to a read: it is of the same history and not older.
+// covers reports whether a document may answer a read: it has the same history and is not older.
 func (d *document) covers(asked version) bool {
 	return d != nil && d.epoch == asked.epoch && d.index >= asked.index && d.step >= asked.step
 }
@@ -115,7 +114,7 @@ func (d *documents) newestOf(k kind, v *registry.View, rep representation) *docu
 	return doc
 }
 
-// newest is what this node has by now, so that one build serves all requests that wait for it.
+// newest returns what this node has by now, so that one build serves all requests that wait for it.
 func (d *documents) newest(v *registry.View) *registry.View {
 	latest := web.StaleView(d.service)
 	if latest == nil || latest.Epoch() != v.Epoch() || latest.Index() < v.Index() {
@@ -138,7 +137,7 @@ func (d *documents) count(kind string, f eureka.Format) {
 	d.built.WithLabelValues(kind, name).Inc()
 }
 
-// rebuild makes the document of v, from the chunks of the last one as far as they still hold.
+// rebuild makes the document of v, reusing the last one's chunks where they still hold.
 func (l *list) rebuild(k kind, v *registry.View, rep representation) *document {
 	f, show := rep.format, k.of(v)
 	l.chunker.format, l.chunker.compressed = f, rep.gzip
@@ -161,18 +160,19 @@ func (l *list) rebuild(k kind, v *registry.View, rep representation) *document {
 	for _, part := range doc.parts {
 		doc.size += int64(len(part))
 	}
-	l.keptBytes.Store(doc.size + 8*int64(show.count)) // beside the text, the leases of the chunks
+	l.keptBytes.Store(doc.size + 8*int64(show.count)) // besides the text, the leases of the chunks
 	return doc
 }
 
-// cut divides leases into chunks and encodes those that are new. Few leases are one chunk: they compress better together.
+// cut divides leases into chunks and encodes the new ones. Few leases form a single chunk: they compress better
+// together.
 func (l *list) cut(show shown) []*chunk {
 	old := make(map[*registry.Lease]*chunk, len(l.chunks))
 	for _, c := range l.chunks {
 		old[c.leases[0]] = c
 	}
 	var chunks []*chunk
-	var before *registry.Lease // the last lease of the chunk before
+	var before *registry.Lease // the last lease of the previous chunk
 	run := make([]*registry.Lease, 0, maxChunk)
 	end := func() {
 		lead := leadOf(before, run[0])
@@ -205,11 +205,11 @@ func texts(chunks []*chunk) [][]byte {
 
 var (
 	gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255} // RFC 1952: deflate, no time, unknown system
-	gzipEnd    = []byte{3, 0}                                 // RFC 1951: a last block, empty
+	gzipEnd    = []byte{3, 0}                                 // RFC 1951: an empty last block
 )
 
-// joinGzip makes one gzip stream of deflated chunks: the parts of a stream that end on a byte
-// boundary and refer to nothing before them can be joined. The chunks' data are part of the stream afterwards: it is there once.
+// joinGzip makes one gzip stream from deflated chunks: parts of a stream that end on a byte boundary and refer to
+// nothing before them can be joined. Afterwards the chunks' data are slices of the stream, so it exists only once.
 func joinGzip(chunks []*chunk) []byte {
 	size := len(gzipHeader) + len(gzipEnd) + 8
 	for _, c := range chunks {
@@ -228,7 +228,7 @@ func joinGzip(chunks []*chunk) []byte {
 	return binary.LittleEndian.AppendUint32(stream, uint32(sum.size))
 }
 
-// sweep drops representations that no request asked for in a while. It runs at most once a minute.
+// sweep drops representations that no request has asked for in a while. It runs at most once a minute.
 func (d *documents) sweep(now int64) {
 	last := d.swept.Load()
 	if now-last < sweepEvery.Milliseconds() || !d.swept.CompareAndSwap(last, now) {
@@ -250,7 +250,7 @@ func (l *list) dropUnused(now int64) {
 	l.chunks, l.chunker = nil, chunker{}
 }
 
-// bytes is the size of everything kept.
+// bytes returns the size of everything kept.
 func (d *documents) bytes() float64 {
 	var n int64
 	for i := range d.lists {

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// sample is an instance of about 1.1 KB in JSON.
+// sample returns an instance of about 1.1 KB in JSON.
 func sample(app, id string, dirty int64) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, HostName: id + ".example.internal", App: app, IPAddr: "10.1.2.3", Status: registry.Up, CountryID: 1,
@@ -40,7 +40,7 @@ func sample(app, id string, dirty int64) *registry.Instance {
 	}
 }
 
-// filled has n instances in applications of 100.
+// filled returns a registry with n instances in applications of 100.
 func filled(t testing.TB, n int) *registrytest.Memory {
 	b := registrytest.New()
 	for i := range n {
@@ -55,7 +55,7 @@ func newTestDocuments(s registry.Service) *documents {
 	return d
 }
 
-// textOf is the text of a document, decompressed by another implementation than the one under test.
+// textOf returns the text of a document, decompressed by another implementation than the one under test.
 func textOf(t testing.TB, doc *document, rep representation) string {
 	t.Helper()
 	joined := bytes.Join(doc.parts, nil)
@@ -64,7 +64,7 @@ func textOf(t testing.TB, doc *document, rep representation) string {
 		return string(joined)
 	}
 	r := need.Got(gzip.NewReader(bytes.NewReader(joined)))(t)
-	text, err := io.ReadAll(r) // checks the checksum and the length too
+	text, err := io.ReadAll(r) // also checks the checksum and the length
 	need.OK(t, err)
 	return string(text)
 }
@@ -77,7 +77,7 @@ func representations() []representation {
 	return all
 }
 
-// A document that was built from pieces again and again is the one that is written in one go.
+// A document rebuilt from chunks again and again equals the one written in one go.
 func TestDocumentFromChunksIsTheWholeDocument(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := registrytest.New()
@@ -214,7 +214,7 @@ func TestDeltaIsBuiltForEachVersionAndStep(t *testing.T) {
 	expect.Equal(t, built(), 3, "after a step of the lease clock were built")
 }
 
-// A mass of registrations would otherwise be encoded anew for each change within the next three minutes.
+// Otherwise a mass of registrations would be encoded again for each change within the next three minutes.
 func TestDeltaOfManyChangesEncodesOneChunkForAnother(t *testing.T) {
 	b := filled(t, 5000)
 	d := newTestDocuments(b)

@@ -16,8 +16,8 @@ import (
 
 var errBodyType = &web.Refusal{Status: http.StatusUnsupportedMediaType, Text: "the body's Content-Type must be application/json or application/xml"}
 
-// bodyFormat returns how a body is written, by its Content-Type or, if that is missing or says nothing (curl
-// -d calls everything a form), by its first character.
+// bodyFormat returns how a body is written, by its Content-Type or, if that is missing or says nothing (curl -d calls
+// everything a form), by its first character.
 func bodyFormat(contentType string, body []byte) (eureka.Format, error) {
 	kind, _, _ := strings.Cut(contentType, ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
@@ -72,7 +72,7 @@ func respondEureka(w http.ResponseWriter, r *http.Request, status int, f eureka.
 }
 
 // formatOf returns which document a client asks for. Everything that does not say json gets XML (upstream:
-// ApplicationsResource), so a bare curl does. Version 1 differs in XML only.
+// ApplicationsResource), so a bare curl does. Version 1 only differs in XML.
 func formatOf(r *http.Request, v1 bool) eureka.Format {
 	xml := !acceptsJSON(r)
 	return eureka.Format{
@@ -97,14 +97,14 @@ func mediaType(f eureka.Format) string {
 	return "application/json"
 }
 
-// Values of the header. They are made once, because every heartbeat has one.
+// Values of the Content-Type header. They are made once, because every heartbeat has one.
 var (
 	typeXML  = []string{mediaType(eureka.Format{XML: true})}
 	typeJSON = []string{mediaType(eureka.Format{})}
 )
 
-// PresetMediaType sets the Content-Type that a response without a body keeps. Netflix's own server has one
-// there, too, and some clients choose by it how to read the empty body. A response with a body sets its own.
+// PresetMediaType sets the Content-Type that a response without a body keeps. Netflix's own server sends one there,
+// too, and some clients use it to choose how to read the empty body. A response with a body sets its own.
 func PresetMediaType(header http.Header, r *http.Request) {
 	if acceptsJSON(r) {
 		header["Content-Type"] = typeJSON
@@ -137,7 +137,7 @@ func (c call) document(f eureka.Format, body []byte) (any, error) {
 	return web.Sent, nil
 }
 
-// sharedDocument sends a document of Eureka's protocol that is made once per version for all requests.
+// sharedDocument sends a document of Eureka's protocol that is built once per version for all requests.
 func (c call) sharedDocument(what string, f eureka.Format, version any, leases iter.Seq[*registry.Lease], build func() []byte) (any, error) {
 	c.W.Header().Add("Vary", varyEureka)
 	what = fmt.Sprintf("eureka/%d/%s", representation{format: f}.slot(), what)

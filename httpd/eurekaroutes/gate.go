@@ -9,11 +9,11 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// errNotReadable is the protocol's response of a server that has not loaded its registry, or found
-// nothing to load: a client takes it as "ask another server".
+// errNotReadable is the protocol's response of a server that has not loaded its registry, or found nothing to load: a
+// client reads it as "ask another server".
 var errNotReadable = &web.Refusal{Status: http.StatusForbidden}
 
-// loaded is an endpoint that does not show a registry which is still being loaded.
+// loaded makes an endpoint that does not show a registry which is still loading.
 func loaded(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		if !c.gate.isOpen() && !web.KnowsUnheard(c.R.Context()) {
@@ -23,13 +23,12 @@ func loaded(e endpoint) endpoint {
 	}
 }
 
-// gate keeps fetches out while the registry cannot be shown: until it is loaded and, if it was empty
-// then, for some time, in which instances that are elsewhere may come (upstream:
-// PeerAwareInstanceRegistryImpl.shouldAllowAccess).
+// gate keeps fetches out while the registry cannot be shown: until it is loaded and, if it was empty then, for some
+// more time, in which instances from elsewhere may arrive (upstream: PeerAwareInstanceRegistryImpl.shouldAllowAccess).
 type gate struct {
 	service registry.Service
 	wait    time.Duration
-	opens   atomic.Pointer[time.Time] // nil until something was asked of the loaded registry
+	opens   atomic.Pointer[time.Time] // nil until the first request to the loaded registry
 }
 
 // observe records whether the registry is loaded and empty. It is called before every request that could
@@ -42,15 +41,15 @@ func (g *gate) observe() {
 	if v := web.StaleView(g.service); v != nil && v.Total() == 0 {
 		opens = opens.Add(g.wait)
 	}
-	g.opens.CompareAndSwap(nil, &opens) // the first observation holds
+	g.opens.CompareAndSwap(nil, &opens) // the first observation counts
 }
 
-// isOpen says whether a fetch may be served now.
+// isOpen reports whether a fetch may be served now.
 func (g *gate) isOpen() bool {
 	if !g.service.Health().Ready {
 		return false
 	}
-	g.observe() // it may have been loaded since the request came
+	g.observe() // it may have been loaded since the request arrived
 	opens := g.opens.Load()
 	return opens == nil || !time.Now().Before(*opens)
 }

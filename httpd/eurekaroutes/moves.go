@@ -22,9 +22,9 @@ const (
 	movedFor  = time.Hour // how long a move is remembered
 )
 
-// moves remembers instances that a client registered at another address while they still had a lease. Mostly
-// these are two programs with one id, and only the last to register is listed. The first move of an instance
-// is logged. Safe for concurrent use.
+// moves remembers instances that a client registered at another address while they still had a lease. Mostly these are
+// two programs with one id, and only the last to register is listed. The first move of an instance is logged. Safe for
+// concurrent use.
 type moves struct {
 	world *world.World
 	log   *slog.Logger
@@ -48,8 +48,8 @@ func newMoves(w *world.World, log *slog.Logger, reg prometheus.Registerer) *move
 	return m
 }
 
-// record notes that a client registered now in place of before, the instance of its id with a lease, if the
-// addresses differ.
+// record notes that a client registered now over before, the instance of the same id with a lease, if the addresses
+// differ.
 func (m *moves) record(before, now *registry.Instance) {
 	from, to := servedAt(before), servedAt(now)
 	if from == to {

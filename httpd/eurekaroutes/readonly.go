@@ -13,18 +13,18 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// refreshEvery is how old the responses of the read-only cache get: they are built anew at the multiples
-// of it since the epoch (upstream: responseCacheUpdateIntervalMs). maxCached bounds how many there are;
-// a read beyond that passes the cache by.
+// refreshEvery is how old the responses of the read-only cache get: they are built again at its multiples since the
+// epoch (upstream: responseCacheUpdateIntervalMs). maxCached bounds their number; a read beyond that bypasses the
+// cache.
 const (
 	refreshEvery = 30 * time.Second
 	maxCached    = 4096
 )
 
-// readOnly is upstream's read-only response cache, for operators that want its behaviour: a response is built
-// when it is first asked for, and then again at every multiple of refreshEvery, so it is up to that
-// much behind the registry, and so is the news that an application is unknown. All responses of one
-// refresh are built from one view, but only when they are asked for. Nothing runs while none is.
+// readOnly is upstream's read-only response cache, for operators that want its behaviour: a response is built when it
+// is first asked for, and then again at every multiple of refreshEvery, so it lags the registry by up to that much,
+// and so does the news that an application is unknown. All responses of one refresh are built from one view, but only
+// when they are asked for. While there are no requests, nothing runs.
 type readOnly struct {
 	world     *world.World
 	began     time.Time
@@ -32,7 +32,7 @@ type readOnly struct {
 	built     func(kind string, f eureka.Format)
 	refreshed atomic.Pointer[moment] // the last refresh; nil before the first
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	responses map[responseKey]*cachedResponse
 	ticking   bool // a refresh is due
 }
@@ -51,7 +51,7 @@ type responseKey struct {
 	rep    representation
 }
 
-// entity is what upstream caches responses about.
+// entity is a subject of upstream's cached responses.
 type entity uint8
 
 const (
@@ -72,21 +72,21 @@ type cachedResponse struct {
 	used      atomic.Int64 // when it was last asked for, ms since began
 	keptBytes atomic.Int64 // bytes kept
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	made builtResponse
 }
 
-// builtResponse is a response and what it was made from. It is never changed.
+// builtResponse is a response and its source. It is never changed.
 type builtResponse struct {
 	version version
-	at      time.Time     // the moment for which it holds; zero: there is none yet
+	at      time.Time     // the moment that it reflects; zero before the first build
 	age     time.Duration // of the node's registry at that moment
-	found   bool          // false: 404
+	found   bool          // false for a 404
 	body    []byte
 	packed  bool // body is a gzip stream
 }
 
-// version tells two responses to one key apart.
+// version distinguishes two responses to one key.
 type version struct {
 	epoch string
 	index registry.Index
@@ -97,8 +97,8 @@ func newReadOnly(w *world.World, s registry.Service, built func(kind string, f e
 	return &readOnly{world: w, began: time.Now(), service: s, built: built, responses: map[responseKey]*cachedResponse{}}
 }
 
-// cached puts the read-only cache before an endpoint, if there is one. A request that says how fresh
-// its response must be passes it by.
+// cached puts the read-only cache, if there is one, in front of an endpoint. A request that says how fresh its
+// response must be bypasses it.
 func cached(e entity, fresh endpoint) endpoint {
 	return func(c call) (any, error) {
 		if c.readOnly == nil || c.Service.Health().Unheard {
@@ -139,8 +139,8 @@ func (m builtResponse) send(w http.ResponseWriter, rep representation) error {
 	return nil
 }
 
-// get returns the response to a key as of the last refresh, or as of its first use if that was later. ok
-// is false if the cache is full.
+// get returns the response to a key as of the last refresh, or as of its first use if that was later. ok is false if
+// the cache is full.
 func (c *readOnly) get(key responseKey) (made builtResponse, ok bool) {
 	now := time.Now()
 	a := c.response(key, now)
@@ -159,7 +159,7 @@ func (c *readOnly) get(key responseKey) (made builtResponse, ok bool) {
 	return a.made, true
 }
 
-// response finds or adds the response to a key; nil if there are too many.
+// response finds or adds the response to a key, or returns nil if there are too many.
 func (c *readOnly) response(key responseKey, now time.Time) *cachedResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *readOnly) schedule(now time.Time) {
 	time.AfterFunc(refreshEvery-time.Duration(c.world.Wall(now).UnixNano())%refreshEvery, c.refresh)
 }
 
-// refresh takes a new view, and forgets the responses that no request asks for any more.
+// refresh takes a new view, and drops the responses that no request asks for any more.
 func (c *readOnly) refresh() {
 	m := c.now()
 	c.mu.Lock()
@@ -199,15 +199,15 @@ func (c *readOnly) refresh() {
 	c.schedule(m.at)
 }
 
-// now is what this node has, whether it is up to date or not. Its age was read first, so that a
-// response is never older than it says.
+// now returns what this node has, up to date or not. Its age is read first, so that a response is never older than it
+// says.
 func (c *readOnly) now() *moment {
 	m := &moment{at: time.Now(), age: c.service.Health().Age}
 	m.view = web.StaleView(c.service)
 	return m
 }
 
-// renew is the response to key as of m. One that did not change since the old one is not built again.
+// renew returns the response to key as of m. It only builds it again if it has changed since the old one.
 func (c *readOnly) renew(old builtResponse, key responseKey, m *moment) builtResponse {
 	made := builtResponse{at: m.at, age: m.age, version: version{epoch: m.view.Epoch(), index: m.view.Index()}}
 	if key.entity == allAppsDelta {
@@ -225,7 +225,7 @@ func (c *readOnly) renew(old builtResponse, key responseKey, m *moment) builtRes
 	return made
 }
 
-// encode makes the response to key; false: there is no such application.
+// encode makes the response to key, or returns false if the application does not exist.
 func encode(v *registry.View, key responseKey) ([]byte, bool) {
 	f := key.rep.format
 	switch key.entity {
@@ -245,7 +245,7 @@ func encode(v *registry.View, key responseKey) ([]byte, bool) {
 	return eureka.AppendApplication(nil, f, app.Name, app.Leases()), true
 }
 
-// bytes is the size of everything kept.
+// bytes returns the size of everything kept.
 func (c *readOnly) bytes() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,7 +256,7 @@ func (c *readOnly) bytes() float64 {
 	return float64(n)
 }
 
-// len is how many responses are kept.
+// len returns how many responses are kept.
 func (c *readOnly) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// fullList is GET apps. The parameter regions is accepted and means nothing: there are none.
+// fullList is GET apps. The parameter regions is accepted and ignored: there are no regions.
 func (c call) fullList() (any, error) { return c.listed(whole) }
 
 // delta is GET apps/delta. It is always served: some clients never fall back to a full fetch.
@@ -38,8 +38,8 @@ func (c call) application(v web.FreshView) (any, error) {
 	return c.sharedDocument("apps/"+app.Name, f, app, app.Leases(), func() []byte { return eureka.AppendApplication(nil, f, app.Name, app.Leases()) })
 }
 
-// instance is GET apps/{app}/{id}: live, always in full. A lease that has ended but was not evicted
-// yet is shown, as it is in the lists: what readers see changes by log entries only.
+// instance is GET apps/{app}/{id}: live, always in full. Like the lists it shows a lease that has ended but was not
+// evicted yet: only log entries change what readers see.
 func (c call) instance(v web.FreshView) (any, error) {
 	lease, ok := v.Lease(c.Key())
 	if !ok {
@@ -49,7 +49,7 @@ func (c call) instance(v web.FreshView) (any, error) {
 	return web.Sent, nil
 }
 
-// instanceAnywhere is GET instances/{id}: the first instance with that id in whatever application.
+// instanceAnywhere is GET instances/{id}: the first instance with that id in any application.
 func (c call) instanceAnywhere(v web.FreshView) (any, error) {
 	for lease := range v.ByID(c.Segment("id")) {
 		writeInstance(c.W, c.R, http.StatusOK, fullFormat(c.R, c.V1), v, lease)
@@ -58,7 +58,8 @@ func (c call) instanceAnywhere(v web.FreshView) (any, error) {
 	return nil, web.NotFound
 }
 
-// byAddress is GET vips/{vip} or svips/{svip}: the instances of an address; an unknown one is an empty list, not a 404.
+// byAddress is GET vips/{vip} or svips/{svip}: the instances of an address; an unknown one gives an empty list, not a
+// 404.
 func byAddress(variable string, leases func(v web.FreshView, address string) iter.Seq[*registry.Lease]) endpoint {
 	return web.Viewed(func(c call, v web.FreshView) (any, error) {
 		address := c.Segment(variable)

@@ -14,8 +14,8 @@ func (c call) renewRouted() (any, error) {
 }
 
 // Renew performs a heartbeat and returns the status of the response. s belongs to a connection that carries
-// heartbeats, or is nil. Neither 200 nor 404 has a body: Jersey clients decode any body as an instance, and
-// one that fails to decode is a failed heartbeat, after which the client never registers again.
+// heartbeats, or is nil. Neither 200 nor 404 has a body: Jersey clients decode any body as an instance, and one that
+// fails to decode is a failed heartbeat, after which the client never registers again.
 func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (int, error) {
 	origin := e.originOf(r)
 	op, err := e.renewOp(w, r, key)
@@ -41,7 +41,8 @@ func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key,
 	switch result.Outcome {
 	case registry.Done:
 		e.LabelWrite(w.Header(), result)
-		return http.StatusOK, nil // net/http responds so for a handler that wrote nothing, with Content-Length: 0
+		// net/http responds this way for a handler that wrote nothing, with Content-Length: 0
+		return http.StatusOK, nil
 	case registry.Older:
 		if origin.Replicated() {
 			return e.renewConflict(w, r, key)
@@ -62,15 +63,15 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 		op.Overridden, _ = registry.ParseStatus(q.Text("overriddenstatus"))
 		return op, q.Err
 	}
-	said := web.ParamsOf(r) // of its own: no other word is refused
+	said := web.ParamsOf(r) // separate from the call's parameters: only this word can be refused
 	if op.Status, _ = registry.ParseStatus(said.Text("status")); !e.contradicts(op) {
 		op.Status = registry.Unknown
 	}
 	return op, q.Err
 }
 
-// contradicts reports whether a client's heartbeat says another status than its registration of the same timestamp, as
-// far as this node knows, and counts it.
+// contradicts reports whether a client's heartbeat states another status than its registration with the same
+// timestamp, as this node knows it, and counts it.
 func (e *Eureka) contradicts(op registry.Renew) bool {
 	v := web.StaleView(e.Service)
 	if op.Status == registry.Unknown || v == nil {
@@ -84,7 +85,7 @@ func (e *Eureka) contradicts(op registry.Renew) bool {
 	return true
 }
 
-// renewConflict sends a replicator, whose copy is older, the newer one to take over.
+// renewConflict sends a replicator with an older copy the newer one to take over.
 func (e *Eureka) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
 	v, err := e.Newest(r.Context())
 	if err != nil {
@@ -92,7 +93,7 @@ func (e *Eureka) renewConflict(w http.ResponseWriter, r *http.Request, key regis
 	}
 	lease, ok := v.Lease(key)
 	if !ok {
-		w.WriteHeader(http.StatusConflict) // removed meanwhile: there is nothing to take over
+		w.WriteHeader(http.StatusConflict) // removed meanwhile: nothing to take over
 		return http.StatusConflict, nil
 	}
 	writeInstance(w, r, http.StatusConflict, fullFormat(r, false), v, lease)

@@ -5,7 +5,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// table has the routes of the protocol under each base path. Those that are frequent and not cached come first.
+// table has the routes of the protocol under each base path. Frequent routes without a cache come first.
 var table = []route{
 	{web.ByOperation, web.Post, "/apps/{app}", web.EurekaForm, call.register},
 	{web.ToRead(access.App), web.Get, "/apps", web.EurekaForm, loaded(cached(allApps, call.fullList))},
@@ -26,20 +26,20 @@ var table = []route{
 	{web.ToDo(access.Override, access.App), web.Put, "/asg/{asg}/status", web.EmptyForm, web.Bodiless(call.autoScalingGroup)},
 }
 
-// rootTable has those that are at the root, too.
+// rootTable has the routes that also exist at the root.
 var rootTable = []route{
 	{web.ToRead(access.App), web.Get, statusOverridesPath, web.EurekaForm, web.Viewed(call.statusOverrides)},
 }
 
-// MetadataPath is the path of the route whose parameters are data: there may be web.MaxMetaParams of them.
+// MetadataPath is the path of the route whose parameters are data: up to web.MaxMetaParams are allowed.
 const MetadataPath = "/apps/{app}/{id}/metadata"
 
 const statusOverridesPath = "/serverinfo/statusoverrides"
 
-// Routes are the routes of the protocol, to be had under each base path.
+// Routes returns the routes of the protocol that exist under each base path.
 func (e *Eureka) Routes() []web.Route[*web.Call] { return web.Bind(table, e.of) }
 
-// RootRoutes are those to be had without a base path.
+// RootRoutes returns the routes that also exist without a base path.
 func (e *Eureka) RootRoutes() []web.Route[*web.Call] { return web.Bind(rootTable, e.of) }
 
 func (e *Eureka) of(c *web.Call) call { return call{c, e} }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// serverApp is the application that a server shows itself as, as upstream does.
+// serverApp is the application that a server shows itself as, like upstream.
 const serverApp = "EUREKA"
 
 // serverStatus is GET status: this node in the protocol's form.
@@ -25,7 +25,7 @@ func (c call) serverStatus() (any, error) {
 	return c.document(f, eureka.AppendStatusInfo(nil, f, c.statusInfo(c.ClusterNow(c.R.Context()), schemeOf(c.R))))
 }
 
-// schemeOf is the scheme of the listener that was asked; the other nodes have the same.
+// schemeOf returns the scheme of the listener that was asked; the other nodes use the same.
 func schemeOf(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://"
@@ -50,7 +50,7 @@ func (e *Eureka) statusInfo(cluster api.Status, scheme string) *eureka.StatusInf
 		if n.ID == cluster.Node {
 			continue
 		}
-		address := scheme + cmp.Or(n.HTTP, n.ID) + "/eureka/" // a node that cannot be asked is known by name
+		address := scheme + cmp.Or(n.HTTP, n.ID) + "/eureka/" // a node whose address is unknown is named instead
 		registered = append(registered, address)
 		if n.Role == "unreachable" || n.Role == "" {
 			info.UnavailableReplicas += address + ","
@@ -62,8 +62,8 @@ func (e *Eureka) statusInfo(cluster api.Status, scheme string) *eureka.StatusInf
 	return info
 }
 
-// ownLease is this node as an instance. It is in no registry: a node's life is the cluster's
-// business, not a lease's.
+// ownLease returns this node as an instance. It is in no registry: a node's life is the cluster's business, not a
+// lease's.
 func (e *Eureka) ownLease(cluster api.Status) *registry.Lease {
 	host, port := e.ownAddress(cluster)
 	status := registry.Up

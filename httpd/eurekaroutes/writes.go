@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// isReplication reports whether another server had the request first. Only an exact true counts, as upstream.
+// isReplication reports whether another server had the request first. Only an exact true counts, as in upstream.
 func isReplication(r *http.Request) bool {
 	values := r.Header["X-Netflix-Discovery-Replication"]
 	return len(values) > 0 && values[0] == "true"
@@ -35,7 +35,7 @@ func (e *Eureka) serverOf(r *http.Request) registry.Origin {
 	}
 }
 
-// register is POST apps/{app}. Success is 204 and nothing else: clients take 200 for a failure.
+// register is POST apps/{app}. Success is exactly 204: clients take 200 for a failure.
 func (c call) register() (any, error) {
 	origin, key := c.originOf(c.R), registry.NewKey(c.Segment("app"), "")
 	instance := decodedEureka(c, c.Limits().RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
@@ -62,7 +62,7 @@ func (c call) register() (any, error) {
 	return web.Sent, nil
 }
 
-// living returns the instance with a key if it has a lease now, as far as this node knows, or nil.
+// living returns the instance with a key if it has a lease now, as this node knows it, or nil.
 func (e *Eureka) living(key registry.Key) *registry.Instance {
 	v := web.StaleView(e.Service)
 	if v == nil {
@@ -74,11 +74,11 @@ func (e *Eureka) living(key registry.Key) *registry.Instance {
 	return nil
 }
 
-// WarningHeader says what is probably a mistake in a registration that was accepted.
+// WarningHeader reports a probable mistake in an accepted registration.
 const WarningHeader = "X-Rollcall-Warning"
 
-// remark reports what is probably a mistake in a client's registration: an address other than that of before,
-// the instance of the same id that has a lease; and an id that heartbeats must escape.
+// remark reports probable mistakes in a client's registration: an address that differs from before, the instance of
+// the same id that has a lease; and an id that heartbeats must escape.
 func (c call) remark(before, instance *registry.Instance) {
 	if before != nil {
 		c.moves.record(before, instance)
@@ -91,7 +91,7 @@ func (c call) remark(before, instance *registry.Instance) {
 	}
 }
 
-// labelClamped says which lease times were out of bounds, and the times that hold instead.
+// labelClamped says which lease times were out of bounds, and the times used instead.
 func labelClamped(header http.Header, instance *registry.Instance) {
 	interval, duration, clamped := registry.ClampLease(instance.RenewalInterval, instance.Duration)
 	if !clamped {
