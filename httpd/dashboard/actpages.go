@@ -25,7 +25,7 @@ func actNamed(name string) (*act, bool) {
 	return &acts[i], true
 }
 
-// actPath is the page of an act on what fields name.
+// actPath returns the page of an act on the objects that fields name.
 func actPath(name string, f url.Values) string {
 	var about []string
 	for _, target := range targets {
@@ -34,7 +34,7 @@ func actPath(name string, f url.Values) string {
 	return withQuery("/ui/acts/"+name, about...)
 }
 
-// forbidden says why the caller may not do an act; "": it may.
+// forbidden says why the caller may not do an act, or returns "" if it may.
 func (c call) forbidden(a *act, f url.Values) string {
 	needs := a.needs(f)
 	switch {
@@ -50,7 +50,7 @@ func (c call) forbidden(a *act, f url.Values) string {
 	return "this node asks nobody who they are (auth.mode), and other machines reach it: dashboard.acts says whether pages may act all the same"
 }
 
-// buttons lead to acts on what pairs name. One that the caller may not do is shown, and says what is missing.
+// buttons returns links to acts on what pairs name. A forbidden one is shown, and says what is missing.
 func (c call) buttons(names []string, pairs ...string) g.Node {
 	f := url.Values{}
 	setGiven(f, pairs...)
@@ -79,7 +79,7 @@ func (c call) form() (any, error) {
 	return c.openForm(a, f)
 }
 
-// openForm shows a form in which nothing is wrong yet.
+// openForm shows a fresh form.
 func (c call) openForm(a *act, f url.Values) (any, error) {
 	if a.open != nil {
 		if err := a.open(c, f); err != nil {
@@ -89,18 +89,19 @@ func (c call) openForm(a *act, f url.Values) (any, error) {
 	return c.showForm(a, f, http.StatusOK, "")
 }
 
-// readNeeds is to read what an act changes: its form says how things are.
+// readNeeds returns the needs to read what an act changes: its form shows the current state.
 func readNeeds(a *act, f url.Values) []access.Need {
 	needs := slices.Clone(a.needs(f))
 	for i := range needs {
 		if needs[i].Verb = access.Read; needs[i].Resource == access.Session {
-			needs[i].Name = "" // who may read one session may read all
+			needs[i].Name = "" // whoever may read one session may read all
 		}
 	}
 	return needs
 }
 
-// showForm asks for what an act needs, says what will happen, and how the command line does it. wrong is why it was not done.
+// showForm asks for what an act needs, says what will happen, and how the command line does it. wrong says why it was
+// not done.
 func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, error) {
 	v, err := c.view()
 	if err != nil {
@@ -134,7 +135,7 @@ func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, err
 	return c.show(v, page{title: title, status: status, content: []g.Node{content}})
 }
 
-// withPlaceholder puts words where the reader has not said yet what the command needs.
+// withPlaceholder fills in placeholders for what the command needs but the reader has not entered yet.
 func withPlaceholder(a *act, f url.Values) url.Values {
 	said := maps.Clone(f)
 	if a.reasoned && said.Get("reason") == "" {
@@ -146,7 +147,7 @@ func withPlaceholder(a *act, f url.Values) url.Values {
 	return said
 }
 
-// after is the page to which an act leads.
+// after returns the page that an act leads to.
 func (a *act) after(f url.Values) string {
 	if a.back != nil {
 		return a.back(f)
@@ -154,7 +155,7 @@ func (a *act) after(f url.Values) string {
 	return instancePath(keyIn(f))
 }
 
-// presets are times for which an act holds.
+// presets are durations for an act.
 var presets = []string{"10m", "30m", "1h", "4h", "24h"}
 
 func durationField(f url.Values, must bool) g.Node {
@@ -203,7 +204,7 @@ func (c call) act() (any, error) {
 		return c.unknown(a, f, response.status)
 	case a.name == "set-key" && succeeded(response.status) && strings.TrimSpace(response.body.String()) == "false":
 		return c.overtaken(a, f)
-	case response.status == http.StatusUnauthorized: // the login ended just now
+	case response.status == http.StatusUnauthorized: // the login has just ended
 		return c.render(response.status, c.loginForm(c.R.URL.Path, response.words(), f))
 	case response.status == http.StatusForbidden || response.status == http.StatusNotImplemented:
 		return nil, &web.Refusal{Status: response.status, Text: response.words()}
@@ -213,14 +214,15 @@ func (c call) act() (any, error) {
 	return c.done(a, f, response.header.Get("X-Rollcall-Index"))
 }
 
-// done leads to the page that an act is of. index is that of the change; "": the act named none, and the page reads afresh.
+// done leads to the page about the act's object. index is the change's; if it is empty, the act named none, and the
+// page reads afresh.
 func (c call) done(a *act, f url.Values, index string) (any, error) {
 	return c.redirect(withQuery(a.after(f), "done", a.name, "index", cmp.Or(index, "now")))
 }
 
-// unfit is what is wrong with what the reader said; "": nothing.
+// unfit returns what is wrong with the reader's input, or "".
 func (c call) unfit(a *act, f url.Values) string {
-	if why := c.forbidden(a, f); why != "" && c.May(a.needs(f)...) { // what permissions say, the call says
+	if why := c.forbidden(a, f); why != "" && c.May(a.needs(f)...) { // the call itself reports missing permissions
 		return why
 	}
 	if a.reasoned && !strings.ContainsFunc(f.Get("reason"), isSeen) {
@@ -236,7 +238,7 @@ func (c call) unfit(a *act, f url.Values) string {
 	return ""
 }
 
-// polledUntil is until when clients may call an instance that an act has drained, for they poll every 30 s.
+// polledUntil says until when clients, which poll every 30 s, may still call an instance that an act has drained.
 func (c call) polledUntil(v *registry.View, l *registry.Lease) g.Node {
 	if c.Text("done") != "drain" || l.Override == nil || l.Instance.Overridden == registry.Up {
 		return g.Group{}
@@ -245,10 +247,10 @@ func (c call) polledUntil(v *registry.View, l *registry.Lease) g.Node {
 	return g.If(c.monitor.clock(v).Now < l.Override.At.Lease+pollEvery.Milliseconds(), el("p", class("soft"), text("Clients that poll every 30 s may call it until "), moment(until), text(" (UTC).")))
 }
 
-// isSeen says whether a character is one that a reader sees.
+// isSeen reports whether a reader can see a character.
 func isSeen(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
-// unknown says that it is not known what became of an act, and offers to look and to repeat.
+// unknown says that the outcome of an act is unknown, and offers to look and to repeat it.
 func (c call) unknown(a *act, f url.Values, status int) (any, error) {
 	v, err := c.view()
 	if err != nil {
@@ -261,7 +263,7 @@ func (c call) unknown(a *act, f url.Values, status int) (any, error) {
 			el("div", class("acts"), el("a", class("button"), attr("href", withQuery(a.after(f), "index", "now")), text("Look again")), el("button", text("Repeat")))))}})
 }
 
-// hiddenFields carry the fields of a form through another one, in the order of their names.
+// hiddenFields carry the fields of a form through another one, sorted by name.
 func hiddenFields(prefix string, f url.Values) (fields g.Group) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		for _, value := range f[name] {
@@ -271,7 +273,7 @@ func hiddenFields(prefix string, f url.Values) (fields g.Group) {
 	return fields
 }
 
-// doneNotice says what an act has done that led to this page, and how far the other nodes are with it.
+// doneNotice says what the act that led to this page has done, and how far along the other nodes are.
 func (c call) doneNotice() g.Node {
 	a, known := actNamed(c.Text("done"))
 	if !known {
@@ -289,7 +291,7 @@ func (c call) doneNotice() g.Node {
 			silent = append(silent, n.ID)
 		}
 	}
-	// Nodes of mode ap count for themselves: no index is of all.
+	// Nodes of mode ap count indexes on their own: no index applies to all.
 	if index != "" && index != "now" && !c.WithoutConsensus && nodes > 1 && c.mayOperate() {
 		words += fmt.Sprintf(" %d of %d nodes have applied it.", applied, nodes)
 		if len(silent) > 0 {

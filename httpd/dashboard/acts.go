@@ -17,27 +17,27 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// act is something that a page can do. It calls an API, with the rights, errors and audit record of that call,
-// so its command line does the same.
+// act is something that a page can do. It calls an API, with the rights, errors and audit record of that call, so its
+// command line does the same.
 type act struct {
 	name, button string
 	title        func(f url.Values) string
-	// explained: its author and reason are kept. reasoned: it must have a reason, because it takes something away.
+	// explained acts keep author and reason; reasoned ones require a reason, because they take something away.
 	explained, reasoned bool
-	// lasting: the user may choose how long it holds; bounded: the user must.
+	// lasting acts let the user choose how long they hold; bounded ones require it.
 	lasting, bounded bool
 	needs            func(f url.Values) []access.Need
-	// effect says what will happen, in numbers. last is the application that has no other UP instance, or "".
+	// effect says what will happen, in numbers. last is the application that would lose its last UP instance, or "".
 	effect func(c call, v *registry.View, f url.Values) (sentences []string, last string)
 	fields func(c call, v *registry.View, f url.Values) g.Node // beside reason, author and time
-	// open fills in a new form; check refuses a form that was sent. Both may be nil.
+	// open fills in a new form; check refuses a submitted form. Both may be nil.
 	open, check func(c call, f url.Values) error
 	call        func(f url.Values) request
 	command     func(f url.Values) command
 	back        func(f url.Values) string
 }
 
-// targets lists the fields that say what an act is about. They go from page to page.
+// targets lists the fields that name an act's object. They go from page to page.
 var targets = []string{"app", "id", "node", "peer", "session", "key"}
 
 func overrides(f url.Values) []access.Need {
@@ -356,7 +356,7 @@ func endsSession(c call, _ *registry.View, f url.Values) ([]string, string) {
 	return []string{fmt.Sprintf("It holds %s. Each is free for others after its lock-delay of %s.", cmp.Or(shownHolds(shown.Holds), "nothing"), shown.LockDelay)}, ""
 }
 
-// shownHolds names a few of what a session holds.
+// shownHolds names a few of a session's holds.
 func shownHolds(holds []api.Acquisition) string {
 	const few = 5
 	var names []string

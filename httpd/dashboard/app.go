@@ -81,7 +81,7 @@ func zoneOf(i *registry.Instance) string {
 	return ""
 }
 
-// leaseBar shows what is left of a lease. A script lets it shrink.
+// leaseBar shows the rest of a lease. A script lets it shrink.
 func leaseBar(v *registry.View, at own.Clock, l *registry.Lease) g.Node {
 	if l.Permanent {
 		return soft("none: it stays")
@@ -101,8 +101,8 @@ func leaseBar(v *registry.View, at own.Clock, l *registry.Lease) g.Node {
 		el("span", text(words)))
 }
 
-// watchersSection shows the programs that watch an application on this node. No node knows the watchers of
-// another: they are on the other nodes' own pages.
+// watchersSection shows the programs that watch an application on this node. No node knows the watchers of another:
+// the other nodes' own pages show them.
 func (c call) watchersSection(app string) g.Node {
 	all := c.Watches.Of(app)
 	shown := all[:min(len(all), rowsPerPage)]
@@ -155,7 +155,7 @@ func (c call) instance() (any, error) {
 	return c.show(v, page{title: key.String(), here: "/ui/apps", watch: key.App, content: content})
 }
 
-// leaseSection shows the lease, and what the instance reports where something else is shown.
+// leaseSection shows the lease, and the instance's reported status if another one is shown.
 func (c call) leaseSection(v *registry.View, l *registry.Lease, reports string) g.Node {
 	at := c.monitor.clock(v)
 	i := l.Instance
@@ -199,7 +199,7 @@ func metadataSection(i *registry.Instance) g.Node {
 	return section("Metadata", "", factsTable(rows))
 }
 
-// checksSection are the checks that were registered through Consul's API, those of the instance's node too.
+// checksSection shows the checks registered through Consul's API, including those of the instance's node.
 func (c call) checksSection(v *registry.View, l *registry.Lease) g.Node {
 	if l.Service == nil {
 		return g.Group{}

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// applications is GET /ui/apps: all of them, those in trouble first, or those that a search finds.
+// applications is GET /ui/apps: all applications, worst first, or the result of a search.
 func (c call) applications() (any, error) {
 	s := c.readSearch()
 	filter := c.Text("filter")
@@ -68,7 +68,7 @@ func appRow(f found) row {
 		td(class("when"), moment(f.Changed)))
 }
 
-// filterForm narrows the list. What is searched for stays.
+// filterForm narrows the list. The search terms stay.
 func (c call) filterForm(filter string) g.Node {
 	now := *c.Call
 	option := func(value, words, chosen string) g.Node {
@@ -91,7 +91,7 @@ func (c call) filterForm(filter string) g.Node {
 		el("button", text("Show")))
 }
 
-// nothingFound says what a search without a result means: an instance that is gone may still be known.
+// nothingFound says what a search without a result means: a removed instance may still be known.
 func (c call) nothingFound(v *registry.View, s *search, filter string) g.Node {
 	if !s.instances() {
 		if filter != "" {

@@ -15,7 +15,8 @@ var style []byte
 //go:embed assets/app.js
 var script []byte
 
-// idiomorph changes a document into another one, and keeps focus and selection (https://github.com/bigskysoftware/idiomorph).
+// idiomorph morphs a document into another one, and keeps focus and selection
+// (https://github.com/bigskysoftware/idiomorph).
 //
 //go:embed assets/idiomorph.js
 var idiomorph []byte
@@ -23,7 +24,7 @@ var idiomorph []byte
 //go:embed assets/icon.svg
 var icon []byte
 
-// asset is a file that pages load. Its path has its hash, so that it can be kept for good.
+// asset is a file that pages load. Its path contains its hash, so that browsers can keep it forever.
 type asset struct {
 	name, kind string
 	content    []byte
@@ -42,7 +43,7 @@ func newAsset(name, kind string, content []byte) asset {
 	return asset{name, kind, content, hex.EncodeToString(sum[:8])}
 }
 
-// assetPath is where pages find an asset.
+// assetPath returns the path of an asset for pages.
 func assetPath(name string) string {
 	for _, a := range assets {
 		if a.name == name {

@@ -29,22 +29,22 @@ type Config struct {
 	Moved func(registry.Key) string
 	// Writes counts the writes that the node has responded to.
 	Writes func() Times
-	// Upkeep returns what the node's operators must renew in time, as of now. Nil: nothing is known.
+	// Upkeep returns what the node's operators must renew in time, as of now. If nil, nothing is known.
 	Upkeep func() Upkeep
 	// Do performs a call of our own API, or of Consul's, as if r's sender had made it over the network.
 	Do func(w http.ResponseWriter, r *http.Request)
-	// Members: the cluster has members that can be removed and made to lead.
+	// Members means that the cluster has members that can be removed and made to lead.
 	Members bool
-	// Acts says whether a page may change something if callers need no name.
+	// Acts decides whether a page may make changes when callers need no name.
 	Acts Acts
-	// Loopback: the node listens for programs of its own machine only.
+	// Loopback means that the node only listens for programs on its own machine.
 	Loopback bool
 }
 
 // Upkeep is what a node needs from its operators in time.
 type Upkeep struct {
 	Certificates []Certificate
-	Backup       *time.Time // when this node last wrote a snapshot by its schedule, zero: never; nil: it has no schedule
+	Backup       *time.Time // when this node last wrote a scheduled snapshot, zero for never; nil without a schedule
 }
 
 // Certificate is one that the node presents to others.
@@ -53,12 +53,12 @@ type Certificate struct {
 	Ends time.Time
 }
 
-// Acts says whether the pages may change something if callers need no name.
+// Acts decides whether the pages may make changes when callers need no name.
 type Acts string
 
 // The settings of dashboard.acts.
 const (
-	ActsAuto Acts = "auto" // if the node listens on loopback
+	ActsAuto Acts = "auto" // yes if the node listens on loopback
 	ActsOn   Acts = "on"
 	ActsOff  Acts = "off"
 )
@@ -70,7 +70,7 @@ type Dashboard struct {
 	monitor *monitor
 }
 
-// New starts nothing. Run gathers what the pages show; without it each page looks for itself.
+// New makes the dashboard. It starts nothing. Run gathers what the pages show; without it each page looks for itself.
 func New(n *web.Node, c Config) *Dashboard {
 	d := &Dashboard{Node: n, config: c}
 	d.monitor = &monitor{Node: n, peersOf: c.Peers, writes: c.Writes, upkeepOf: c.Upkeep, looking: make(chan struct{}, 1)}
@@ -122,7 +122,7 @@ func heldNeeds(*web.Call) []access.Need {
 	return []access.Need{{Resource: access.Session, Verb: access.Read}, {Resource: access.Lock, Verb: access.Read}}
 }
 
-// mayRead reports whether the caller may read an application; "": all of them.
+// mayRead reports whether the caller may read an application, or all of them if app is empty.
 func (c call) mayRead(app string) bool {
 	return c.May(access.Need{Resource: access.App, Name: app, Verb: access.Read})
 }
@@ -142,14 +142,14 @@ func (c call) view() (*registry.View, error) {
 	return v.View, err
 }
 
-// page holds what every page has around its own content.
+// page holds what surrounds every page's own content.
 type page struct {
 	title string
-	here  string // path of the entry of the navigation that the page belongs to
-	// watch is the application whose changes are shown as they happen; "": all.
+	here  string // path of the navigation entry that the page belongs to
+	// watch is the application whose changes are shown as they happen; empty means all.
 	watch   string
-	still   bool // it is not rebuilt: that would ask other nodes
-	status  int  // of HTTP; 0: 200
+	still   bool // not rebuilt, because that would ask other nodes
+	status  int  // HTTP status; 0 means 200
 	content []g.Node
 }
 
@@ -164,7 +164,7 @@ func (c call) show(v *registry.View, p page) (any, error) {
 	return c.render(cmp.Or(p.status, http.StatusOK), whole)
 }
 
-// facts returns what the line of state is made from.
+// facts returns the source of the status line.
 func (c call) facts(v *registry.View, s seen) *facts {
 	return &facts{
 		now: c.World.Now(), node: c.Name, scheme: c.scheme(), alone: c.WithoutConsensus, health: c.Service.Health(),
@@ -172,7 +172,7 @@ func (c call) facts(v *registry.View, s seen) *facts {
 	}
 }
 
-// fragmentHeader asks for a page's own content alone.
+// fragmentHeader asks for just a page's own content.
 const fragmentHeader = "X-Rollcall-Fragment"
 
 // permitted returns the part of s that the caller may read: a service's token sees no nodes.
@@ -197,18 +197,18 @@ func (c call) render(status int, page g.Node) (any, error) {
 	return web.Sent, nil
 }
 
-// policy lets a page load only from here, and run no inline script.
+// policy lets a page load only from this node, and run no inline script.
 const policy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 func renderWith(w http.ResponseWriter, r *http.Request, status int, page g.Node) {
 	var html bytes.Buffer
-	_ = page.Render(&html) // to memory, where it cannot fail
+	_ = page.Render(&html) // cannot fail: it writes to memory
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Referrer-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
 	if r.TLS != nil {
-		header.Set("Strict-Transport-Security", "max-age=2592000") // 30 days, and for this name alone
+		header.Set("Strict-Transport-Security", "max-age=2592000") // 30 days, and for this host name alone
 	}
 	web.Respond(w, r, status, "text/html; charset=utf-8", html.Bytes())
 }
@@ -230,8 +230,8 @@ func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int
 		el("p", link("/", "Overview"), text(" "), link("/ui/apps", "Applications")))))
 }
 
-// askedFor returns the path of the page that was asked for, to go on with after a login, and the fields of a
-// form that was sent to it.
+// askedFor returns the path of the requested page, to return to after a login, and the fields of a form that was sent
+// to it.
 func askedFor(r *http.Request) (path string, fields url.Values) {
 	if r.Method != http.MethodPost {
 		return r.URL.RequestURI(), nil
@@ -249,7 +249,7 @@ func upperFirst(words string) string {
 	return strings.ToUpper(words[:size]) + words[size:]
 }
 
-// local returns a path of this node that a page may lead to; for anything else, the overview's.
+// local returns a path of this node that a page may link to; for anything else, the overview's.
 func local(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n") {
@@ -272,7 +272,7 @@ func instancePath(key registry.Key) string {
 
 func appPath(app string) string { return "/ui/apps/" + url.PathEscape(app) }
 
-// safeLink lets only web addresses be links; what an instance says of itself is not trusted.
+// safeLink lets only web addresses become links; an instance's own statements are not trusted.
 func safeLink(address string) string {
 	lower := strings.ToLower(address)
 	if strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://") {
@@ -281,7 +281,7 @@ func safeLink(address string) string {
 	return ""
 }
 
-// statusOrder is how the dashboard lists statuses: STARTING stands behind UP, the others as everywhere.
+// statusOrder is the dashboard's order of statuses: STARTING follows UP, the others come in the usual order.
 var statusOrder = slices.Insert(slices.DeleteFunc(registry.Statuses(), func(s registry.Status) bool { return s == registry.Starting }),
 	1, registry.Starting)
 

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// counting is an application with so many instances that are UP and that are not, of which so many were UP a minute ago.
+// counting returns an application with counts of instances that are UP, that are not, and that were UP a minute ago.
 func counting(name string, up, down, before int) appCount {
 	a := appCount{Name: name, Total: up + down}
 	a.Counts[registry.Up], a.Counts[registry.Down], a.ups[0] = up, down, int32(before)
@@ -95,7 +95,7 @@ func TestAttentionOfCertificatesAndSnapshots(t *testing.T) {
 		name   string
 		upkeep Upkeep
 		leads  bool
-		led    time.Duration // for how long; 0: as long as the node has run
+		led    time.Duration // how long the leader has led; 0 means as long as the node has run
 		want   []string
 		bad    bool
 	}{
@@ -123,7 +123,7 @@ func TestAttentionOfCertificatesAndSnapshots(t *testing.T) {
 	}
 }
 
-// counted has instances registered, and counts them.
+// counted registers instances and counts them.
 type counted struct {
 	*testing.T
 	*registrytest.Memory
@@ -181,7 +181,7 @@ func TestTallyCountsAgainOnlyWhatChanged(t *testing.T) {
 	c.register("ORDERS", "a", registry.Up)
 	c.register("PAY", "p", registry.Up)
 	_ = c.of("PAY")
-	c.tally.apps["PAY"].Total = 99 // only another count would find that
+	c.tally.apps["PAY"].Total = 99 // only another count would find this
 	c.register("ORDERS", "b", registry.Up)
 	expect.That(t, c.of("PAY").Total == 99 && c.of("ORDERS").Total == 2, "it counted %+v", c.of("PAY"))
 	c.register("PAY", "q", registry.Up)
@@ -288,7 +288,7 @@ func TestCommandLineIsQuoted(t *testing.T) {
 
 var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 
-// clusterOf are three voters of which node3 leads, with other roles for some.
+// clusterOf returns three voters led by node3, with other roles for some.
 func clusterOf(roles map[string]string) api.Status {
 	s := api.Status{Mode: "cp", Leader: "node3", Quorum: true, Condition: "well", Nodes: []api.NodeStatus{
 		{ID: "node1", HTTP: "10.0.0.1:8761", Role: "follower", Voter: true},

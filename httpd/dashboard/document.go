@@ -11,13 +11,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Bounds of how many applications the document of the overview has.
+// Bounds of the applications in the overview's document.
 const (
 	defaultApps = 100
 	maxApps     = 10_000
 )
 
-// documentNeeds is to read the cluster and all applications.
+// documentNeeds returns the needs to read the cluster and all applications.
 func documentNeeds(*web.Call) []access.Need {
 	return []access.Need{{Resource: access.Operator, Verb: access.Read}, {Resource: access.App, Verb: access.Read}}
 }
@@ -63,7 +63,7 @@ func (c call) document() (any, error) {
 	return o, nil
 }
 
-// figuresOf are the figures of now: those that are rates are of the newest sample.
+// figuresOf returns the current figures: rates come from the newest sample.
 func (c call) figuresOf(apps []appCount) api.OverviewFigures {
 	watching, _ := c.Used()
 	f := api.OverviewFigures{Watchers: int(watching)}

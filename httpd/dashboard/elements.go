@@ -19,14 +19,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// el, attr and text are called through variables: inlined, each call would bring closures of its own, 130 kB of program.
+// el, attr and text are called through variables: if they were inlined, each call would bring its own closures, 130 kB
+// of program.
 var (
 	el       = g.El
 	attr     = g.Attr
 	verbatim = g.Text
 )
 
-// text shows words, with a mark for each unseen character: an old name may turn the direction of what follows it.
+// text shows words, with a mark for each invisible character: an old name may turn the direction of the text after it.
 func text(words string) g.Node {
 	return verbatim(strings.Map(func(r rune) rune {
 		if naming.Unseen(r) {
@@ -36,17 +37,18 @@ func text(words string) g.Node {
 	}, words))
 }
 
-// name shows a name in a list, of which very long ones show their beginning.
+// name shows a name in a list, very long ones cut off.
 func name(words string) g.Node { return text(naming.Cut(words, 100)) }
 
 func class(name string) g.Node { return attr("class", name) }
 
-// section has a heading and, in small letters beside it, what it is about.
+// section has a heading and, in small letters beside it, its subject.
 func section(title, aside string, content ...g.Node) g.Node {
 	return el("section", el("h2", text(title), g.If(aside != "", el("small", text(aside)))), g.Group(content))
 }
 
-// table shows rows, or the words for none; without words nothing. It scrolls sideways by itself where the window is narrow.
+// table shows rows, or none's words if there are no rows; without words it shows nothing. It scrolls sideways on its
+// own where the window is narrow.
 func table[T any](none string, titles []string, rows []T, of func(T) row) g.Node {
 	switch {
 	case len(rows) > 0:
@@ -59,7 +61,7 @@ func table[T any](none string, titles []string, rows []T, of func(T) row) g.Node
 	}
 }
 
-// columns is a table's first row. The title of a column of numbers begins with #.
+// columns returns a table's header row. The title of a column of numbers begins with #.
 func columns(titles []string) g.Node {
 	return el("tr", g.Map(titles, func(title string) g.Node {
 		title, numbers := strings.CutPrefix(title, "#")
@@ -67,12 +69,12 @@ func columns(titles []string) g.Node {
 	}))
 }
 
-// row is a row of a table: its attributes and its cells.
+// row is a table row: its attributes and its cells.
 type row []g.Node
 
 func tr(nodes ...g.Node) row { return nodes }
 
-// under is the row below titles: where the window is too narrow for columns, each cell shows the title of its own.
+// under returns the row below titles: where the window is too narrow for columns, each cell shows its own title.
 func (r row) under(titles []string) g.Node {
 	nodes, column := make(g.Group, len(r)), 0
 	for i, n := range r {
@@ -89,14 +91,14 @@ func (r row) under(titles []string) g.Node {
 
 // tableCell is a cell of a table.
 type tableCell struct {
-	element string // td, or th where it says which row it is
+	element string // td, or th for the cell that names the row
 	content g.Group
 }
 
 // Render implements gomponents.Node, for a cell outside a row.
 func (t tableCell) Render(w io.Writer) error { return el(t.element, t.content).Render(w) }
 
-// labelled is the cell with the title of its column. One that says which row it is needs none.
+// labelled returns the cell with the title of its column. A cell that names the row needs none.
 func (t tableCell) labelled(title string) g.Node {
 	if t.element != "td" {
 		return t
@@ -108,14 +110,14 @@ func td(content ...g.Node) g.Node { return tableCell{"td", content} }
 
 func cell(style, words string) g.Node { return td(g.If(style != "", class(style)), text(words)) }
 
-// named is a cell that says which row it is.
+// named returns a cell that names the row.
 func named(content ...g.Node) g.Node {
 	return tableCell{"th", append(g.Group{attr("scope", "row")}, content...)}
 }
 
 func number(n any) g.Node { return cell("number", fmt.Sprint(n)) }
 
-// status shows a word in the color of what it means.
+// status shows a word in a color that fits its meaning.
 func status(style, words string) g.Node {
 	return el("span", class("status "+style), text(words))
 }
@@ -132,7 +134,8 @@ func link(path, words string) g.Node { return el("a", attr("href", path), text(w
 
 func code(words string) g.Node { return el("code", text(words)) }
 
-// moment shows a time, ms since the epoch, as the server says it, in UTC; a script puts the reader's time there. 0: there is none.
+// moment shows a time, ms since the epoch, in the server's words, in UTC; a script replaces it by the reader's time. 0
+// means no time.
 func moment(wall int64) g.Node {
 	if wall == 0 {
 		return text("–")
@@ -141,18 +144,18 @@ func moment(wall int64) g.Node {
 	return stamp(at, at.Format(time.DateTime))
 }
 
-// stamp is a time in words that a script replaces by the reader's.
+// stamp shows a time in words that a script replaces by the reader's.
 func stamp(at time.Time, words string) g.Node {
 	return el("time", attr("datetime", at.UTC().Format("2006-01-02T15:04:05.000Z")), text(words))
 }
 
-// copied is what a command line or a document says, with a button that copies it.
+// copied shows a command line or a document, with a button that copies it.
 func copied(id, words string) g.Node {
 	return el("div", class("copied"), el("pre", attr("id", id), attr("tabindex", "0"), verbatim(words)),
 		el("button", attr("type", "button"), class("copy"), attr("data-copy", id), text("Copy")))
 }
 
-// plural is a number with its noun.
+// plural returns a number with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -160,7 +163,7 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// sentence ends words with a stop.
+// sentence ends words with a full stop.
 func sentence(words string) string {
 	if words == "" || strings.HasSuffix(words, ".") {
 		return words
@@ -168,18 +171,18 @@ func sentence(words string) string {
 	return words + "."
 }
 
-// dash stands for what is not there.
+// dash replaces missing words by a dash.
 func dash(words string) string { return cmp.Or(words, "–") }
 
-// command is a call of our command line: its verb, what it is about, its flags, and the shell's words before it, which are what
-// it reads.
+// command is a call of our command line: its verb, its object, its flags, and the shell's words before it, which
+// provide its input.
 type command struct {
 	verb         string
 	names, flags []string
 	input        string
 }
 
-// commandLine is a command, quoted as a shell needs it. A name that begins like a flag goes behind all flags.
+// commandLine returns a command, quoted for a shell. A name that begins like a flag goes after all flags.
 func commandLine(server string, c command) string {
 	flags := append(slices.Clip(c.flags), "--addr", server)
 	words := append(slices.Clip(c.names), flags...)
@@ -222,7 +225,7 @@ func shownBytes(n int64) string {
 	return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) + " " + []string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
 }
 
-// shortened is a name that fits into a drawing.
+// shortened returns a name that fits into a drawing.
 func shortened(name string) string {
 	const most = 24
 	if runes := []rune(name); len(runes) > most {
@@ -233,10 +236,10 @@ func shortened(name string) string {
 
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
 
-// withQuery is a path with parameters beside those that it has, those that are empty left out.
+// withQuery adds parameters to a path, leaving out empty ones.
 func withQuery(path string, pairs ...string) string {
 	path, query, _ := strings.Cut(path, "?")
-	values, _ := url.ParseQuery(query) // of our own making
+	values, _ := url.ParseQuery(query) // cannot fail: it is our own
 	setGiven(values, pairs...)
 	if len(values) == 0 {
 		return path
@@ -244,7 +247,7 @@ func withQuery(path string, pairs ...string) string {
 	return path + "?" + values.Encode()
 }
 
-// setGiven sets parameters in pairs of a name and a value, those that are empty left out.
+// setGiven sets parameters in pairs of a name and a value, leaving out empty ones.
 func setGiven(values url.Values, pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -253,7 +256,7 @@ func setGiven(values url.Values, pairs ...string) {
 	}
 }
 
-// shownStatus is an instance's status; one in quarantine has none that lists show.
+// shownStatus shows an instance's status; lists show none for one in quarantine.
 func shownStatus(l *registry.Lease) g.Node {
 	if l.Quarantine != nil {
 		return status("quarantined", "quarantined")
@@ -261,5 +264,5 @@ func shownStatus(l *registry.Lease) g.Node {
 	return status(l.Instance.Status.String(), l.Instance.Status.String())
 }
 
-// maxShown bounds the rows of a table that has no pages.
+// maxShown bounds the rows of a table without pages.
 const maxShown = 100

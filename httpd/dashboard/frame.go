@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
-// entries are those of the navigation. Locks and keys need consensus.
+// entries are the navigation's. Locks and keys need consensus.
 var entries = []struct {
 	path, words string
 	may         func(c call) bool
@@ -23,7 +23,7 @@ var entries = []struct {
 	{"/ui/events", "Events", func(call) bool { return true }},
 }
 
-// frame is a whole page: who and where, the navigation, the line of state, and the page's own content.
+// frame is a whole page: reader and place, the navigation, the status line, and the page's own content.
 func (c call) frame(p page, body g.Node) g.Node {
 	return document(c.title(p), g.Group{
 		el("a", class("skip"), attr("href", "#main"), text("To the content")),
@@ -49,8 +49,8 @@ func (c call) frame(p page, body g.Node) g.Node {
 	})
 }
 
-// body is what the script makes again as things happen, and what it must know for that: the title, the stream to listen to, and where
-// else the reader can look when this node does not answer.
+// body is the part that the script rebuilds as things happen, with what it needs for that: the title, the stream to
+// listen to, and where else the reader can look when this node does not answer.
 func (c call) body(p page, others []linked, content g.Node) g.Node {
 	watch := url.Values{"app": {p.watch}}
 	if p.here == "/ui/held" {
@@ -60,7 +60,7 @@ func (c call) body(p page, others []linked, content g.Node) g.Node {
 	for _, o := range others {
 		paths[o.words] = o.path
 	}
-	document, _ := json.Marshal(paths) // texts alone, which cannot fail
+	document, _ := json.Marshal(paths) // only texts, which cannot fail
 	return el("div", attr("id", "page"), g.If(!p.still, attr("data-live", "/ui/live?"+watch.Encode())),
 		attr("data-title", c.title(p)+product), attr("data-others", string(document)), content)
 }
@@ -77,9 +77,9 @@ func (c call) mode() string {
 	return "cp"
 }
 
-// query is what is searched for.
+// query returns the search terms.
 func (c call) query() string {
-	query := *c.Call // what is wrong with it, the page says
+	query := *c.Call // the page itself reports mistakes in it
 	return query.Text("q")
 }
 
@@ -99,7 +99,7 @@ func (c call) who() g.Node {
 	}
 }
 
-// bare is a page without what only readers who are known may see.
+// bare is a page without the parts that only known readers may see.
 func bare(title string, content ...g.Node) g.Node {
 	return document(title, g.Group{
 		el("header", el("a", class("brand"), attr("href", "/"), text("Rollcall"))),

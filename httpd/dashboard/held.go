@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// errApart is of a node without consensus, which has neither locks nor keys.
+// errApart is the refusal of a node without consensus, which has neither locks nor keys.
 var errApart = &web.Refusal{Status: http.StatusNotImplemented, Text: "locks and keys need a cluster with consensus (mode cp): this node runs in mode ap"}
 
 // held is GET /ui/held: sessions, locks, semaphores and keys.
@@ -104,7 +104,7 @@ func shownDelays(delays []int64) string {
 	return fmt.Sprintf("%d, the last over in %s", len(delays), own.Span(delays[len(delays)-1]))
 }
 
-// sessionsSection lists the sessions that hold something, those that never end by themselves first.
+// sessionsSection lists the sessions that hold something, those that never expire first.
 func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 	var rows []api.Session
 	all := 0
@@ -165,7 +165,7 @@ func prefixForm(prefix string) g.Node {
 		el("label", text("Keys that begin with"), el("input", attr("name", "prefix"), attr("value", prefix), attr("maxlength", "1000"))), el("button", text("Show")))
 }
 
-// key is GET /ui/keys?key=NAME: the names of keys have slashes, and may have anything.
+// key is GET /ui/keys?key=NAME: names of keys have slashes, and may contain anything.
 func (c call) key() (any, error) {
 	name := c.Text("key")
 	if c.Err != nil {

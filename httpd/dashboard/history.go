@@ -31,13 +31,13 @@ const (
 	figureCount
 )
 
-// sample is the figures of one moment. A figure that cannot be told is NaN.
+// sample holds the figures of one moment. An unknown figure is NaN.
 type sample struct {
 	at      int64 // ms since the epoch
 	figures [figureCount]float32
 }
 
-// counters are what rates are made of.
+// counters are the basis of rates.
 type counters struct {
 	at     time.Time
 	epoch  string
@@ -45,14 +45,14 @@ type counters struct {
 	writes Times
 }
 
-// Times is how many calls there were since the start, by how long they took: the first of Counts took at most the first of
-// Bounds, the next at most the next one, and so on, each without those before; the last of Counts took longer than all Bounds.
+// Times counts the calls since the start by duration: the first of Counts took at most the first of Bounds, the next
+// at most the next one, and so on, each without the calls before; the last of Counts took longer than all Bounds.
 type Times struct {
 	Bounds []float64 // seconds
 	Counts []uint64
 }
 
-// since is what came after earlier.
+// since returns the calls after earlier.
 func (t Times) since(earlier Times) Times {
 	d := Times{Bounds: t.Bounds, Counts: slices.Clone(t.Counts)}
 	for i := range d.Counts {
@@ -70,7 +70,8 @@ func (t Times) count() (n uint64) {
 	return n
 }
 
-// p99 is the time that 99 of 100 calls took at most, seconds, within the bounds of the counts; NaN: there were none.
+// p99 returns the duration that 99 of 100 calls did not exceed, in seconds, as precisely as the bounds of the counts
+// allow, or NaN without any calls.
 func (t Times) p99() float64 {
 	all := t.count()
 	if all == 0 {
@@ -92,7 +93,7 @@ func (t Times) p99() float64 {
 	return t.Bounds[len(t.Bounds)-1]
 }
 
-// sample takes the figures of now.
+// sample takes the current figures.
 func (m *monitor) sample(now time.Time) {
 	v := web.StaleView(m.Service)
 	if v == nil {
@@ -124,7 +125,7 @@ func (m *monitor) sample(now time.Time) {
 	m.sampled++
 }
 
-// rates are those since the sample before; NaN where there was none.
+// rates returns the rates since the previous sample, or NaN without one.
 func (m *monitor) rates(is counters) (changesAMinute, writesASecond, p99 float32) {
 	was := m.before
 	took := is.at.Sub(was.at).Seconds()
@@ -136,7 +137,7 @@ func (m *monitor) rates(is counters) (changesAMinute, writesASecond, p99 float32
 	return float32(float64(is.index-was.index) / took * 60), float32(float64(written.count()) / took), float32(written.p99())
 }
 
-// history is the samples of the last hour, oldest first.
+// history returns the samples of the last hour, oldest first.
 func (m *monitor) history() []sample {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,7 +155,7 @@ const (
 	sparkHeight = 28
 )
 
-// sparkline draws an hour of one figure, each sample at its time. It breaks off where there is none.
+// sparkline draws an hour of one figure, each sample at its time, with gaps where it is missing.
 func sparkline(title string, history []sample, figure int, wall time.Time) g.Node {
 	least, most := bounds(history, figure)
 	var path []byte
@@ -186,7 +187,7 @@ func sparkline(title string, history []sample, figure int, wall time.Time) g.Nod
 		el("path", attr("d", string(path)), attr("vector-effect", "non-scaling-stroke")))
 }
 
-// bounds are the least and the greatest of a figure, never the same.
+// bounds returns the minimum and the maximum of a figure, which always differ.
 func bounds(history []sample, figure int) (least, most float64) {
 	least, most = math.Inf(1), math.Inf(-1)
 	for _, s := range history {

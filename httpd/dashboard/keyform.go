@@ -21,15 +21,16 @@ import (
 // mostEdited bounds the bytes of a value that a form edits.
 const mostEdited = 16 << 10
 
-// editable says whether a form can carry a value and give it back as it is.
+// editable reports whether a form can carry a value and return it unchanged.
 func editable(value []byte) bool {
 	return len(value) <= mostEdited && utf8.Valid(value) && !strings.ContainsFunc(string(value), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
 }
 
-// errUneditable refuses a form that would give back another value than it was given.
+// errUneditable refuses a form that would return a value changed.
 var errUneditable = &web.Refusal{Status: http.StatusUnprocessableEntity, Text: fmt.Sprintf("a form cannot edit this key: its value is not text, or longer than %d bytes; rollcall kv put can write it", mostEdited)}
 
-// openKey puts what a key is now into a form that is just opened: its value, its index, and its flags, which a write replaces too.
+// openKey fills the current state of a key into a fresh form: its value, its index, and its flags, which a write
+// replaces too.
 func openKey(c call, f url.Values) error {
 	for _, name := range []string{"value", "cas", "flags"} {
 		f.Del(name)
@@ -43,7 +44,7 @@ func openKey(c call, f url.Values) error {
 	return checkKey(c, f)
 }
 
-// checkKey refuses to edit a key of which the form cannot have shown the value.
+// checkKey refuses to edit a key whose value the form cannot have shown.
 func checkKey(c call, f url.Values) error {
 	if pair := c.pair(f.Get("key")); pair != nil && !editable(pair.Value) {
 		return errUneditable
@@ -51,7 +52,7 @@ func checkKey(c call, f url.Values) error {
 	return nil
 }
 
-// baseOn makes a form replace a key as it is in pair; nil: there is none.
+// baseOn makes a form replace the key's state in pair; nil if the key does not exist.
 func baseOn(f url.Values, pair *kv.Pair) {
 	f.Set("cas", "0")
 	f.Del("flags")
@@ -64,10 +65,10 @@ func baseOn(f url.Values, pair *kv.Pair) {
 	}
 }
 
-// valueOf is the value that a form sent. Browsers send the line ends of a text area as CR LF, whatever they were.
+// valueOf returns the value that a form sent. Browsers send a text area's line ends as CR LF, whatever they were.
 func valueOf(f url.Values) string { return strings.ReplaceAll(f.Get("value"), "\r\n", "\n") }
 
-// keyQuery are the parameters of the call that writes a key.
+// keyQuery returns the parameters of the call that writes a key.
 func keyQuery(f url.Values) url.Values {
 	query := url.Values{"cas": {f.Get("cas")}}
 	if f.Get("flags") != "" {
@@ -76,8 +77,8 @@ func keyQuery(f url.Values) url.Values {
 	return query
 }
 
-// keyCommand writes what the form would write. The command reads its value from standard input where its argument would mean
-// something else.
+// keyCommand returns the command for what the form would write. It reads its value from standard input if its argument
+// would mean something else.
 func keyCommand(f url.Values) command {
 	k := command{verb: "kv put", names: []string{f.Get("key"), valueOf(f)}, flags: []string{"--cas", f.Get("cas")}}
 	if strings.HasPrefix(valueOf(f), "@") || strings.HasPrefix(valueOf(f), "-") {
@@ -100,7 +101,7 @@ func valueField(_ call, _ *registry.View, f url.Values) g.Node {
 	}
 }
 
-// keys are sessions and keys: what this node has, or, after an act, at least what the act did.
+// keys returns sessions and keys: what this node has, or, after an act, at least what the act did.
 func (c call) keys(afterAct bool) (*kv.View, error) {
 	if afterAct && c.Service.Health().Quorum {
 		if k, err := c.Coordination.View(c.R.Context(), registry.Linearizable); err == nil {
@@ -110,7 +111,7 @@ func (c call) keys(afterAct bool) (*kv.View, error) {
 	return c.Coordination.View(c.R.Context(), registry.Stale)
 }
 
-// pair is a key as it is now; nil: there is none, or the caller may not read it.
+// pair returns a key's current state, or nil if it does not exist or the caller may not read it.
 func (c call) pair(name string) *kv.Pair {
 	if c.Coordination == nil || !c.May(access.Need{Resource: access.KV, Name: name, Verb: access.Read}) {
 		return nil
@@ -123,8 +124,9 @@ func (c call) pair(name string) *kv.Pair {
 	return pair
 }
 
-// overtaken is the form of a key that was changed by another meanwhile: it keeps what the reader wrote, and is based on the new
-// index from now on. A key that is already as the reader wants it, as after a write of unknown outcome, is done.
+// overtaken returns the form of a key that somebody else changed meanwhile: it keeps what the reader wrote, and is
+// based on the new index from now on. If the key already is as the reader wants it, as after a write of unknown
+// outcome, the act is done.
 func (c call) overtaken(a *act, f url.Values) (any, error) {
 	pair, value := c.pair(f.Get("key")), "it is gone"
 	flags := f.Get("flags")

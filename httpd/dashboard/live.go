@@ -12,19 +12,19 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// How often a stream of a page looks and speaks.
+// How often a page's stream looks and speaks.
 const (
-	liveEvery = 200 * time.Millisecond // looks whether anything has changed
-	// The same for a caller who may read some applications only: each look goes through all of them.
+	liveEvery = 200 * time.Millisecond // looks for changes
+	// The same for a caller who may read only some applications: each look goes through all of them.
 	liveEveryOfSome = time.Second
-	liveTick        = 5 * time.Second // speaks, changed or not: leases go by, and a proxy that holds back is found out
+	liveTick        = 5 * time.Second // speaks, changed or not: leases run down, and a proxy that buffers is detected
 )
 
-// mark is what a page depends on, in short: a page is made again when its mark changes.
+// mark summarizes what a page depends on: a page is rebuilt when its mark changes.
 type mark struct {
 	epoch    string
 	index    registry.Index
-	apps     int    // that the caller may read, who may not read all
+	apps     int    // readable by a caller who may not read all
 	held     uint64 // of locks and keys
 	state    registry.Preservation
 	led      bool
@@ -32,7 +32,8 @@ type mark struct {
 	suspends bool
 }
 
-// markOf is the mark of now, for an application. "": all that the caller may read. held: of locks and keys, too.
+// markOf returns the current mark, for an application, or for all that the caller may read if app is empty. held
+// includes locks and keys.
 func (c call) markOf(app string, held bool) mark {
 	health := c.Service.Health()
 	m := mark{led: health.Quorum, ready: health.Ready, suspends: health.Suspended}
@@ -57,7 +58,8 @@ func (c call) markOf(app string, held bool) mark {
 	return m
 }
 
-// newestReadable is the index of the newest change of an application that the caller may read, and how many there are.
+// newestReadable returns the index of the newest change of an application that the caller may read, and the number of
+// such applications.
 func (c call) newestReadable(v *registry.View) (newest registry.Index, apps int) {
 	for a := range v.Apps() {
 		if c.mayRead(a.Name) {
@@ -67,8 +69,8 @@ func (c call) newestReadable(v *registry.View) (newest registry.Index, apps int)
 	return newest, apps
 }
 
-// live is GET /ui/live: a stream that says when a page is to be made again. It carries no content: the page is fetched, with the
-// rights that its reader has then. wait ends it after a time.
+// live is GET /ui/live: a stream that says when a page must be rebuilt. It carries no content: the page is fetched,
+// with the rights that its reader has then. wait ends it after a time.
 func (c call) live() (any, error) {
 	app, held := strings.ToUpper(c.Text("app")), c.Text("held") != ""
 	wait, bounded := c.Duration("wait", 0, time.Hour, "wait must be a duration from 0s to 1h, like 30s")
@@ -89,7 +91,7 @@ func (c call) live() (any, error) {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // nginx holds responses back otherwise
+	header.Set("X-Accel-Buffering", "no") // otherwise nginx holds responses back
 	ctx, end := c.WhileItLasts(ctx, c.R)
 	defer end()
 	if bounded {
@@ -100,11 +102,12 @@ func (c call) live() (any, error) {
 	out := web.NewStreamWriter(c.W, c.Watches.Pace)
 	defer out.Finish()
 	c.speak(ctx, out, app, held)
-	return web.Sent, nil // the response has begun: there is no other one
+	return web.Sent, nil // too late for another response: this one has begun
 }
 
-// speak says when something has changed, with the number of changes since the last word, and else every liveTick that nothing
-// has. Of one application, and to a caller who may not read all of them, it says one at a time: an index counts changes of others, too.
+// speak reports changes, with their number since the last report, and otherwise every liveTick that nothing has
+// changed. For one application, and to a caller who may not read all of them, it always reports one: an index counts
+// changes of others, too.
 func (c call) speak(ctx context.Context, out *web.StreamWriter, app string, held bool) {
 	all, every := c.mayRead(""), liveEvery
 	if !all {

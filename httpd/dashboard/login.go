@@ -19,13 +19,14 @@ func (c call) loginPage() (any, error) {
 	return c.render(http.StatusOK, c.loginForm(local(next), "", nil))
 }
 
-// carried begins the names of the fields that a form of an act has, while a login carries them: in a URL, logs would keep them.
+// carried is the prefix of an act's form fields while a login carries them: in a URL, logs would keep them.
 const carried = "form."
 
-// carriedForm is the field that asks to show a form that a login has carried, and to do nothing yet.
+// carriedForm is the field that asks to show a form carried through a login, and to do nothing yet.
 const carriedForm = "carried"
 
-// loginForm asks for a token, and leads to next. f are the fields of a form that was sent there without a good login; nil: none was.
+// loginForm asks for a token, and leads to next. f holds the fields of a form that was sent there without a good
+// login, or nil.
 func (d *Dashboard) loginForm(next, wrong string, f url.Values) g.Node {
 	return bare("Log in", el("section", class("narrow"),
 		el("h1", text("Log in to "+d.Name)),
@@ -37,10 +38,10 @@ func (d *Dashboard) loginForm(next, wrong string, f url.Values) g.Node {
 		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed; it is good until the token ends."))))
 }
 
-// login is POST /ui/login: the token goes into a cookie that no script reads. Browsers send it to every port of this host;
-// here it counts for the pages only.
+// login is POST /ui/login: the token goes into a cookie that no script can read. Browsers send it to every port of
+// this host; here it only works on the pages.
 func (c call) login() (any, error) {
-	form := c.fields(2 * maxForm) // with that of an act
+	form := c.fields(2 * maxForm) // including an act's form
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -75,8 +76,8 @@ func (c call) logout() (any, error) {
 	return c.redirect("/ui/login")
 }
 
-// cookie is that of a login with a token. It has no end of its own: the browser forgets it when it is closed, and the token's end
-// counts at the server.
+// cookie returns the cookie of a login with a token. It has no expiry of its own: the browser forgets it when it is
+// closed, and the server goes by the token's expiry.
 func (c call) cookie(token string) *http.Cookie {
 	return &http.Cookie{Name: web.LoginCookie(c.R), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.R.TLS != nil}
 }

@@ -13,37 +13,38 @@ import (
 
 // How often a monitor looks.
 const (
-	// freshFor is for how long what the other nodes said is shown without asking them again.
+	// freshFor is how long the other nodes' answers are shown without asking them again.
 	freshFor = time.Second
-	// watchedFor is for how long after a page was read the others are asked every freshFor; otherwise every sampleEvery.
+	// watchedFor is how long after a page was read the other nodes are asked every freshFor; otherwise every
+	// sampleEvery.
 	watchedFor = 30 * time.Second
 	// upkeepEvery is how often certificates and snapshots are looked at, which goes through all metrics.
 	upkeepEvery = time.Minute
-	// askWithin bounds what asking the others may take.
+	// askWithin bounds the time for asking the other nodes.
 	askWithin = 2 * time.Second
 )
 
-// seen is what was last seen of the cluster, and since when it is so by the wall clock. It is immutable.
+// seen is what was last seen of the cluster, and since when by the wall clock. It is immutable.
 type seen struct {
-	at         time.Time // of the look; zero: there was none
+	at         time.Time // time of the look; zero before the first
 	status     api.Status
 	peers      api.Peers
-	silent     map[string]time.Time // nodes that do not answer, since when
-	leaderless time.Time            // since when this node hears no leader; zero: it hears one
-	leading    time.Time            // since when the leader leads, as far as this node saw that; zero: it saw it already lead
+	silent     map[string]time.Time // nodes that do not answer, and since when
+	leaderless time.Time            // since when this node hears no leader; zero if it hears one
+	leading    time.Time            // since when the leader leads, if this node saw it begin; zero if it was already leading
 	moves      []leaderMove         // the last changes of the leader, newest first
 }
 
 // leaderMove is a change of the leader that this node saw.
 type leaderMove struct {
 	at       int64  // ms since the epoch
-	from, to string // "": none
+	from, to string // empty for no leader
 }
 
 const rememberedMoves = 100
 
-// monitor looks at the cluster for the pages, which wait for no other node, and keeps the figures of the last hour. Without
-// Run the pages make it look. Safe for concurrent use.
+// monitor looks at the cluster for the pages, so that they wait for no other node, and keeps the figures of the last
+// hour. Without Run the pages make it look. Safe for concurrent use.
 type monitor struct {
 	*web.Node
 	peersOf func(context.Context) api.Peers
@@ -57,15 +58,15 @@ type monitor struct {
 
 	mu       sync.Mutex
 	last     seen
-	asked    time.Time // when the look began that saw it
-	acted    time.Time // when a page acted last: what was asked before shows an old state
+	asked    time.Time // when the look behind it began
+	acted    time.Time // when a page last acted: earlier answers show an old state
 	read     time.Time // when a page was read last
 	figures  registry.Figures
-	figured  time.Time // when figures were counted; zero: never
+	figured  time.Time // when figures were counted; zero for never
 	ring     [ringLength]sample
 	kept     Upkeep
-	keptAt   time.Time // when kept was asked for; zero: never
-	sampled  int       // how many samples were ever taken
+	keptAt   time.Time // when kept was asked for; zero for never
+	sampled  int       // number of samples taken so far
 	before   counters
 	overdues []registry.AppFreshness // applications with overdue leases, as of the newest sample
 }
@@ -92,15 +93,15 @@ func (m *monitor) Run(ctx context.Context) error {
 	}
 }
 
-// isRead says whether somebody reads the pages.
+// isRead reports whether somebody reads the pages.
 func (m *monitor) isRead(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return now.Sub(m.read) < watchedFor
 }
 
-// now is what is known of the cluster, for a page. While pages are read Run looks often enough, so that only the first one after a
-// while waits, for askWithin at most.
+// now returns what is known of the cluster, for a page. While pages are being read, Run looks often enough that only
+// the first one after a while waits, for askWithin at most.
 func (m *monitor) now(ctx context.Context) seen {
 	now := time.Now()
 	m.mu.Lock()
@@ -113,8 +114,8 @@ func (m *monitor) now(ctx context.Context) seen {
 	return m.look(ctx)
 }
 
-// look asks the other nodes, and returns what is seen then. Of several calls at a time one asks. A caller that gives up gets what
-// was last seen, and what it saw itself is not kept: nodes that it did not wait for are not silent.
+// look asks the other nodes, and returns what it sees. Of several concurrent calls, one asks. A caller that gives up
+// gets what was last seen, and what it saw itself is not kept: nodes that it did not wait for are not silent.
 func (m *monitor) look(ctx context.Context) seen {
 	begun := time.Now()
 	select {
@@ -148,14 +149,14 @@ func (m *monitor) lastSeen() seen {
 	return m.last
 }
 
-// forget makes the next page look anew, for what was seen before an act is old.
+// forget makes the next page look again, because what was seen before an act is old.
 func (m *monitor) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.acted = time.Now()
 }
 
-// after is what is seen by a new look.
+// after returns what a new look sees.
 func (s seen) after(wall time.Time, status api.Status, peers api.Peers, led bool) seen {
 	next := seen{at: wall, status: status, peers: peers, silent: make(map[string]time.Time), leading: s.leading, leaderless: s.leaderless, moves: s.moves}
 	for _, n := range status.Nodes {
@@ -192,13 +193,13 @@ func (m *monitor) freshness(v *registry.View, at own.Clock) registry.Figures {
 	return m.figures
 }
 
-// preservation is self-preservation as it is now.
+// preservation returns the current state of self-preservation.
 func (m *monitor) preservation(v *registry.View) api.SelfPreservation {
 	at := m.clock(v)
 	return own.PreservationNow(v, at, m.freshness(v, at))
 }
 
-// upkeep is what the node's operators must renew in time, asked for once in upkeepEvery.
+// upkeep returns what the node's operators must renew in time, asked for once per upkeepEvery.
 func (m *monitor) upkeep(now time.Time) Upkeep {
 	m.mu.Lock()
 	kept, at := m.kept, m.keptAt
@@ -213,12 +214,12 @@ func (m *monitor) upkeep(now time.Time) Upkeep {
 	return kept
 }
 
-// clock is the lease clock for a view.
+// clock returns the lease clock for a view.
 func (m *monitor) clock(v *registry.View) own.Clock {
 	return own.ClockOf(v, m.Service.Health(), m.WithoutConsensus)
 }
 
-// overdue are the applications with overdue leases, by name, as of the newest sample.
+// overdue returns the applications with overdue leases, by name, as of the newest sample.
 func (m *monitor) overdue() map[string]registry.AppFreshness {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -229,5 +230,5 @@ func (m *monitor) overdue() map[string]registry.AppFreshness {
 	return byName
 }
 
-// overdueOf is how many leases of an application were not renewed in time.
+// overdueOf returns how many leases of an application were not renewed in time.
 func overdueOf(a registry.AppFreshness) int { return int(a.Counted) - int(a.Fresh) }

@@ -71,7 +71,8 @@ const (
 	drawnHeight = 200.0
 )
 
-// drawing draws the nodes in a ring, each link from the leader, or between all, broken where a node does not answer.
+// drawing draws the nodes in a ring, with each link from the leader, or between all, broken where a node does not
+// answer.
 func drawing(s api.Status, here string) g.Node {
 	n := len(s.Nodes)
 	if n < 2 {
@@ -105,7 +106,7 @@ func drawing(s api.Status, here string) g.Node {
 	return el("svg", class("drawing"), attr("viewBox", "0 0 480 220"), attr("role", "img"), attr("aria-label", words), lines, circles)
 }
 
-// below is where the name of a node at a height stands: away from the middle, where the links are.
+// below returns where the name of a node at a height goes: away from the middle, where the links are.
 func below(y float64) float64 {
 	if y < drawnHeight/2 {
 		return y - 24
@@ -113,7 +114,7 @@ func below(y float64) float64 {
 	return y + 32
 }
 
-// selfFacts are what upstream's dashboard calls general info.
+// selfFacts returns what upstream's dashboard calls general info.
 func (c call) selfFacts() []fact {
 	memory := web.ReadMemory()
 	return []fact{

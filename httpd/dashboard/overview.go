@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/own"
 )
 
-// Most entries of the overview's lists.
+// Maximum entries of the overview's lists.
 const (
 	mostAttention = 10
 	mostRecent    = 10
@@ -45,7 +45,7 @@ func (c call) overview() (any, error) {
 	return c.show(v, p)
 }
 
-// readable leaves the applications that the caller may read.
+// readable keeps the applications that the caller may read.
 func (c call) readable(apps []appCount) []appCount {
 	if c.mayRead("") {
 		return apps
@@ -53,7 +53,7 @@ func (c call) readable(apps []appCount) []appCount {
 	return slices.DeleteFunc(apps, func(a appCount) bool { return !c.mayRead(a.Name) })
 }
 
-// figures are the six figures, each with its last hour.
+// figures shows the six figures, each with its last hour.
 func (c call) figures(apps []appCount, now time.Time) g.Node {
 	f := c.figuresOf(apps)
 	history := c.monitor.history()
@@ -74,7 +74,7 @@ func (c call) figures(apps []appCount, now time.Time) g.Node {
 		tile("/ui/apps?filter=overdue", strconv.Itoa(f.Overdue), "overdue leases", "", overdueLeases))
 }
 
-// shownRate is a rate in few digits; nil: it is not known.
+// shownRate formats a rate with few digits; nil means unknown.
 func shownRate(rate *float64) string {
 	switch {
 	case rate == nil:
@@ -85,7 +85,7 @@ func shownRate(rate *float64) string {
 	return strconv.FormatFloat(math.Round(*rate), 'f', 0, 64)
 }
 
-// p99 is a time in seconds, for people; "": it is not known.
+// p99 formats a duration in seconds for people; empty if unknown.
 func p99(seconds *float64) string {
 	if seconds == nil {
 		return ""
@@ -95,14 +95,14 @@ func p99(seconds *float64) string {
 
 // notice is something that needs somebody's attention.
 type notice struct {
-	rank  int // the lower the worse
+	rank  int // lower is worse
 	words string
 	path  string // of the screen about it
-	app   string // that it is about; "": the cluster
+	app   string // that it concerns; empty for the cluster
 	bad   bool
 }
 
-// attention is what needs it, the worst first.
+// attention lists what needs attention, worst first.
 func (c call) attention(apps []appCount) []notice {
 	notices := attentionOfApps(apps, c.monitor.overdue())
 	if c.mayOperate() {
@@ -131,7 +131,8 @@ func attentionOfApps(apps []appCount, overdue map[string]registry.AppFreshness) 
 	return notices
 }
 
-// overdueWords say how many leases of an application are overdue, and which one for longest; "": none.
+// overdueWords say how many leases of an application are overdue, and which one for the longest time, or "" if none
+// is.
 func overdueWords(a registry.AppFreshness) string {
 	if overdueOf(a) == 0 {
 		return ""
@@ -143,10 +144,10 @@ func overdueWords(a registry.AppFreshness) string {
 	return words
 }
 
-// littleDisk is how many bytes are so few that a disk needs attention.
+// littleDisk is the free space in bytes below which a disk needs attention.
 const littleDisk = 1 << 30
 
-// attentionOfCluster is what the nodes and the peers need, and which protection the node does without.
+// attentionOfCluster lists what the nodes and the peers need, and which protection the node does without.
 func attentionOfCluster(seen seen, lacks []string) (notices []notice) {
 	for _, p := range seen.peers.Peers {
 		if p.Incoming != nil && p.Incoming.Cut || p.State == "failing" {
@@ -177,7 +178,7 @@ func attentionOfCluster(seen seen, lacks []string) (notices []notice) {
 	return notices
 }
 
-// When a certificate and a schedule of snapshots need attention, as docs/runbooks say it of their alerts.
+// When a certificate and a schedule of snapshots need attention; docs/runbooks state the same for their alerts.
 const (
 	endsSoon       = 14 * 24 * time.Hour
 	endsNow        = 3 * 24 * time.Hour
@@ -185,7 +186,8 @@ const (
 	backupsBeginIn = time.Hour // after the start of the node that writes them
 )
 
-// attentionOfUpkeep is what this node needs of its operators. In mode cp the leader writes the snapshots, and says so alone.
+// attentionOfUpkeep lists what this node needs from its operators. In mode cp only the leader writes the snapshots,
+// and only it says so.
 func (c call) attentionOfUpkeep(u Upkeep, seen seen, now time.Time) (notices []notice) {
 	for _, k := range u.Certificates {
 		left := k.Ends.Sub(now)
@@ -215,7 +217,7 @@ func (c call) attentionOfUpkeep(u Upkeep, seen seen, now time.Time) (notices []n
 	return append(notices, notice{sound, words, runbook("NoBackup"), "", false})
 }
 
-// shownDays is a long time in whole days, and one below two days in whole hours.
+// shownDays formats a long duration in whole days, or in whole hours below two days.
 func shownDays(d time.Duration) string {
 	hours := int(d / time.Hour)
 	if hours < 48 {
@@ -224,7 +226,7 @@ func shownDays(d time.Duration) string {
 	return plural(hours/24, "day")
 }
 
-// differingVersions says which nodes run which version; "": all run one, as far as they said.
+// differingVersions says which nodes run which version, or returns "" if all that told theirs run the same.
 func differingVersions(nodes []api.NodeStatus) string {
 	byVersion := make(map[string][]string)
 	for _, n := range nodes {
@@ -259,7 +261,7 @@ func attentionSection(notices []notice) g.Node {
 	})), more(len(notices)-len(shown)))
 }
 
-// firstSteps says how the first service finds this registry, with the address under which the page was asked for.
+// firstSteps says how the first service finds this registry, with the address that the page was requested under.
 func (c call) firstSteps() g.Node {
 	at := c.scheme() + "://" + c.R.Host
 	return section("Point a service at this registry", "",
@@ -277,7 +279,7 @@ const (
 	filterChanged = "changed"
 )
 
-// counts shows how many instances are UP, and which status the others have, in words and as a bar.
+// counts shows how many instances are UP, and the statuses of the others, in words and as a bar.
 func counts(a *appCount) g.Node {
 	if a.Total == 0 {
 		return soft("none")

@@ -63,7 +63,8 @@ func (c call) peerRow(p api.Peer) row {
 // compareWithin bounds a comparison with a peer, and the page that waits for it.
 const compareWithin = 2*time.Minute + 30*time.Second
 
-// comparePeer is GET /ui/peers/{name}: what the peer has otherwise than it should. It asks the peer, and may last.
+// comparePeer is GET /ui/peers/{name}: where the peer's state differs from what it should be. It asks the peer, and
+// may take long.
 func (c call) comparePeer() (any, error) {
 	name := c.Segment("name")
 	v, err := c.view()
@@ -101,7 +102,7 @@ func diffWords(d api.PeerDiff) string {
 		plural(d.Missing+d.Extra, "instance"), plural(d.Apps, "application"), d.Missing, d.Extra)
 }
 
-// incomingCell is what comes from a peer. A node of this datacenter tells what its clients do.
+// incomingCell shows what comes from a peer. A node of this datacenter reports what its clients do.
 func incomingCell(p api.Peer) g.Node {
 	in := p.Incoming
 	if in == nil {

@@ -22,7 +22,7 @@ type request struct {
 	body         string
 }
 
-// response is what came of a call of an API.
+// response is the response of an API call.
 type response struct {
 	status int
 	header http.Header
@@ -41,7 +41,7 @@ func (a *response) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// words are the error that a response tells.
+// words returns the error text of a response.
 func (a *response) words() string {
 	var refused api.Error
 	if json.Unmarshal(a.body.Bytes(), &refused) == nil && refused.Error != "" {
@@ -56,7 +56,7 @@ func (a *response) words() string {
 	return http.StatusText(a.status)
 }
 
-// perform performs a call of an API as the reader's.
+// perform performs a call of an API in the reader's name.
 func (c call) perform(q request) *response {
 	target := &url.URL{Path: q.path, RawQuery: q.query.Encode()}
 	if path, err := url.PathUnescape(q.path); err == nil {
@@ -83,7 +83,7 @@ func (c call) perform(q request) *response {
 	return a
 }
 
-// cutIndex is the history and the number of an index in the form epoch-number.
+// cutIndex splits an index of the form epoch-number.
 func cutIndex(index string) (epoch string, number uint64) {
 	dash := strings.LastIndexByte(index, '-')
 	if dash < 0 {
@@ -93,7 +93,8 @@ func cutIndex(index string) (epoch string, number uint64) {
 	return index[:dash], number
 }
 
-// raw is GET /ui/raw/{what}: a document of an API, which a page links to. A login counts for the pages only, not for the APIs.
+// raw is GET /ui/raw/{what}: a document of an API, which a page links to. A login only works on the pages, not for the
+// APIs.
 func (c call) raw() (any, error) {
 	f := c.R.URL.Query()
 	q, known := map[string]request{
@@ -113,28 +114,28 @@ func (c call) raw() (any, error) {
 	c.W.Header().Set("Content-Type", response.header.Get("Content-Type"))
 	c.W.Header().Set("X-Content-Type-Options", "nosniff")
 	c.W.Header().Set("Cache-Control", "no-store")
-	_, _ = c.W.Write(response.body.Bytes()) // a reader who went away is no error
+	_, _ = c.W.Write(response.body.Bytes()) // not an error: the reader went away
 	return web.Sent, nil
 }
 
-// notBefore says whether an index, as epoch-index, is of the same history as another one and not before it.
+// notBefore reports whether an index, as epoch-index, belongs to the same history as another one and is not before it.
 func notBefore(index, other string) bool {
 	a, aIndex := cutIndex(index)
 	b, bIndex := cutIndex(other)
 	return a == b && aIndex >= bIndex && index != ""
 }
 
-// succeeded says what a status means.
+// succeeded reports whether a status means success.
 func succeeded(status int) bool {
 	return status >= http.StatusOK && status < http.StatusMultipleChoices
 }
 
-// keyPath is the path of a key in Consul's API, whose slashes stay.
+// keyPath returns the path of a key in Consul's API, whose slashes stay.
 func keyPath(key string) string { return strings.ReplaceAll(url.PathEscape(key), "%2F", "/") }
 
 func keyIn(f url.Values) registry.Key { return registry.NewKey(f.Get("app"), f.Get("id")) }
 
-// ofInstance is the path of an instance in our own API.
+// ofInstance returns the path of an instance in our own API.
 func ofInstance(f url.Values) string {
 	key := keyIn(f)
 	return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)

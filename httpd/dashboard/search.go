@@ -14,15 +14,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Bounds of a search: its bytes and its words, each of which is looked for in every instance.
+// Bounds of a search: its bytes and its words, each of which is searched for in every instance.
 const (
 	maxQuery = 1000
 	maxWords = 8
 )
 
-// search is what the list of applications is narrowed by. The zero search narrows nothing.
+// search holds what the list of applications is narrowed by. The zero search narrows nothing.
 type search struct {
-	terms  []term // each must be found in the application, or in one of an instance's names and addresses
+	terms  []term // each must occur in the application's name, or in one of an instance's names and addresses
 	pairs  []registry.Pair
 	status registry.Status
 	byStat bool
@@ -30,8 +30,8 @@ type search struct {
 	byDC   bool
 }
 
-// term is a word that is looked for, in lower case as far as it is ASCII. In applications, whose names are in upper case, it is found
-// in whatever case.
+// term is a search word with its ASCII letters in lower case. In the names of applications, which are in upper case,
+// it is found in any case.
 type term struct{ word, app string }
 
 func termOf(word string) term { return term{lower(word), lower(strings.ToUpper(word))} }
@@ -69,10 +69,10 @@ func (c call) readSearch() (s search) {
 	return s
 }
 
-// instances says whether instances have to be looked at.
+// instances reports whether the search must look at instances.
 func (s *search) instances() bool { return len(s.terms) > 0 || len(s.pairs) > 0 || s.byStat || s.byDC }
 
-// finds says whether an instance is one that is looked for. local names this datacenter.
+// finds reports whether an instance matches. local names this datacenter.
 func (s *search) finds(l *registry.Lease, local string) bool {
 	i := l.Instance
 	if s.byStat && i.Status != s.status || s.byDC && s.dc != l.Owner && !(l.Owner == "" && s.dc == local) {
@@ -92,13 +92,14 @@ func (s *search) finds(l *registry.Lease, local string) bool {
 	return true
 }
 
-// contains says whether a word that lower made is part of s in whatever case. Letters beyond ASCII are taken as they are.
+// contains reports whether a word that lower made is part of s in any case. Letters beyond ASCII are compared as they
+// are.
 func contains(s, word string) bool {
 	if word == "" {
 		return true
 	}
 	for start := 0; start+len(word) <= len(s); start++ {
-		if lowered[s[start]] != word[0] { // mostly
+		if lowered[s[start]] != word[0] { // the usual case
 			continue
 		}
 		i := 1
@@ -112,7 +113,7 @@ func contains(s, word string) bool {
 	return false
 }
 
-// lower is a word with the letters of ASCII in lower case.
+// lower returns a word with its ASCII letters in lower case.
 func lower(word string) string {
 	b := []byte(word)
 	for i := range b {
@@ -121,7 +122,7 @@ func lower(word string) string {
 	return string(b)
 }
 
-// lowered has each byte in lower case.
+// lowered maps each byte to lower case.
 var lowered = func() (table [256]byte) {
 	for b := range table {
 		table[b] = byte(b)
@@ -132,7 +133,7 @@ var lowered = func() (table [256]byte) {
 	return table
 }()
 
-// found is an application with those of its instances that are looked for.
+// found is an application with its matching instances.
 type found struct {
 	appCount
 	matches int
@@ -142,8 +143,8 @@ type found struct {
 // mostMatches is how many instances are shown in the row of an application.
 const mostMatches = 3
 
-// find narrows applications, sorted by name, to those with instances that are looked for, among all leases, sorted so, of applications
-// that may be read. It stops when ctx ends.
+// find narrows applications, sorted by name, to those with matching instances among all leases, sorted likewise, of
+// applications that may be read. It stops when ctx ends.
 func (s *search) find(ctx context.Context, apps []appCount, all iter.Seq[*registry.Lease], may func(app string) bool, local string) (rows []found) {
 	if !s.instances() {
 		for _, a := range apps {
@@ -151,7 +152,7 @@ func (s *search) find(ctx context.Context, apps []appCount, all iter.Seq[*regist
 		}
 		return rows
 	}
-	at := -1 // of the application that the last instance belongs to
+	at := -1 // index of the last instance's application
 	next, of, allowed := 0, "", false
 	for l := range all {
 		app := l.Instance.App
@@ -168,7 +169,7 @@ func (s *search) find(ctx context.Context, apps []appCount, all iter.Seq[*regist
 			for next < len(apps) && apps[next].Name < app {
 				next++
 			}
-			count := appCount{Name: app} // an application of which all are in quarantine is not counted
+			count := appCount{Name: app} // not counted if all its instances are in quarantine
 			if next < len(apps) && apps[next].Name == app {
 				count = apps[next]
 			}
@@ -182,11 +183,10 @@ func (s *search) find(ctx context.Context, apps []appCount, all iter.Seq[*regist
 	return rows
 }
 
-// mostGone is how many removed instances a search shows that finds no others.
+// mostGone is how many removed instances are shown by a search that finds no others.
 const mostGone = 10
 
-// gone are the instances that a search for words finds among those that were removed, newest first, of applications that may be
-// read.
+// gone returns the removed instances that a word search finds, newest first, of applications that may be read.
 func (s *search) gone(v *registry.View, may func(app string) bool) (leases []*registry.Lease) {
 	if len(s.terms) == 0 || len(s.pairs) > 0 || s.byStat {
 		return nil
@@ -202,7 +202,7 @@ func (s *search) gone(v *registry.View, may func(app string) bool) (leases []*re
 	return leases
 }
 
-// narrowed leaves what a filter of the list leaves.
+// narrowed keeps the rows that a filter of the list selects.
 func narrowed(rows []found, filter string, overdue map[string]registry.AppFreshness, now time.Time) []found {
 	switch filter {
 	case filterOverdue:
@@ -218,7 +218,7 @@ type pages struct{ number, last, first, end, rows int }
 
 const rowsPerPage = 50
 
-// pageOf is the page of a number, from 1; a number beyond the last page is that of the last.
+// pageOf returns the page with a number, from 1; a number beyond the last page gives the last one.
 func pageOf(number uint64, rows int) pages {
 	last := max((rows+rowsPerPage-1)/rowsPerPage, 1)
 	n := int(min(max(number, 1), uint64(last)))
@@ -233,7 +233,7 @@ func (p pages) String() string {
 	return fmt.Sprintf("%d to %d of %d", p.first+1, p.end, p.rows)
 }
 
-// pager leads to the other pages of a list, with the same parameters.
+// pager links to the other pages of a list, with the same parameters.
 func (c call) pager(p pages) g.Node {
 	if p.last == 1 {
 		return g.Group{}
@@ -248,7 +248,7 @@ func (c call) pager(p pages) g.Node {
 		to(p.number-1, "← Back", "prev"), el("span", g.Textf("Page %d of %d", p.number, p.last)), to(p.number+1, "Further →", "next"))
 }
 
-// withPage is the URL of the call with another number of a page.
+// withPage returns the URL of the call with another page number.
 func (c call) withPage(number int) string {
 	query := c.R.URL.Query()
 	query.Set("page", strconv.Itoa(number))

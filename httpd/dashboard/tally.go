@@ -12,26 +12,26 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// rememberedMinutes is how many minutes a tally looks back: an application that had instances then, and has none now, is in
-// trouble.
+// rememberedMinutes is how many minutes a tally looks back: an application that had instances then, and has none now,
+// is in trouble.
 const rememberedMinutes = 10
 
 // halvedFrom is how many instances of an application must have been UP for it to count as halved.
 const halvedFrom = 4
 
-// tally has the counts of each application, when it changed, and for some minutes how many instances were UP. Only applications
-// that have changed are looked at. Safe for concurrent use.
+// tally keeps the counts of each application, when it changed, and for some minutes how many instances were UP. It
+// looks only at applications that have changed. Safe for concurrent use.
 type tally struct {
 	mu      sync.Mutex
 	epoch   string
-	index   registry.Index // of the newest view that was counted
+	index   registry.Index // of the newest counted view
 	began   time.Time
-	minute  int64 // since began, to which the newest of the remembered numbers belongs
-	counted int   // how many views were; each application has the number of the one that it was last in
+	minute  int64 // since began; the newest of the remembered numbers belongs to it
+	counted int   // number of counted views; each application has the number of the last one that it was in
 	apps    map[string]*appCount
 }
 
-// appCount is what is counted of one application.
+// appCount holds the counts of one application.
 type appCount struct {
 	Name    string
 	Counts  registry.Counts // instances by status
@@ -43,21 +43,21 @@ type appCount struct {
 	ups   [rememberedMinutes]int32 // how many were UP at the ends of the last minutes, newest first
 }
 
-// Up is how many instances are UP.
+// Up returns how many instances are UP.
 func (a appCount) Up() int { return a.Counts[registry.Up] }
 
-// before is the most instances that were UP within the remembered minutes.
+// before returns the most instances that were UP within the remembered minutes.
 func (a appCount) before() int { return int(slices.Max(a.ups[:])) }
 
-// The troubles that an application can have, the worst first.
+// The troubles that an application can have, worst first.
 const (
-	empty  = iota // none is UP, and that is not how it should be
-	halved        // at most half of those that were UP lately are
+	empty  = iota // no instance is UP, although some should be
+	halved        // at most half of the recently UP instances are
 	partly        // some are not UP
 	sound
 )
 
-// trouble is how bad it is.
+// trouble returns how bad it is.
 func (a appCount) trouble() int {
 	switch before := a.before(); {
 	case a.Up() == 0:
@@ -70,8 +70,8 @@ func (a appCount) trouble() int {
 	return sound
 }
 
-// of are the counts of a view's applications, and of those that had instances some minutes ago, by name. A view that is older
-// than one that was counted changes nothing.
+// of returns the counts of a view's applications, and of those that had instances some minutes ago, by name. A view
+// older than a counted one changes nothing.
 func (t *tally) of(v *registry.View, now time.Time) []appCount {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +83,7 @@ func (t *tally) of(v *registry.View, now time.Time) []appCount {
 	return all
 }
 
-// count brings the counts to a view, and to a minute.
+// count brings the counts up to a view, and to a minute.
 func (t *tally) count(v *registry.View, now time.Time) {
 	if t.apps == nil || t.epoch != v.Epoch() {
 		t.epoch, t.index, t.apps, t.minute = v.Epoch(), 0, make(map[string]*appCount), 0
@@ -121,13 +121,13 @@ func (t *tally) countApp(app *registry.App, now int64) {
 	if a.Changed = now; !first {
 		return
 	}
-	a.Changed = 0 // of what is not there any more it is not known
+	a.Changed = 0 // unknown for an application that no longer exists
 	for l := range app.Leases() {
 		a.Changed = max(a.Changed, l.UpdatedAt)
 	}
 }
 
-// gone empties an application that has no instances any more.
+// gone empties an application that no longer has instances.
 func (a *appCount) gone(now int64) {
 	if a.Total > 0 {
 		a.Changed = now
@@ -135,8 +135,8 @@ func (a *appCount) gone(now int64) {
 	a.index, a.Total, a.Counts = 0, 0, registry.Counts{}
 }
 
-// remember begins the minutes that have passed since the last look, and forgets what has been gone for as long as is
-// remembered.
+// remember begins the minutes that have passed since the last look, and drops applications that have been gone for
+// longer than is remembered.
 func (t *tally) remember(minute int64) {
 	passed := int(min(max(minute-t.minute, 0), rememberedMinutes))
 	t.minute = max(t.minute, minute)

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/own"
 )
 
-// What is remembered of instances is part of the state that all nodes have, so the timeline is the same on each, and it is there
-// after a restart. Only who led when is what this node saw.
+// The remembered events of instances are part of the state that all nodes have, so the timeline is the same on each,
+// and survives a restart. Only the leaders over time are what this node saw.
 
 // The kinds of entries, as the page of events offers them.
 const (
@@ -32,7 +32,7 @@ const (
 
 var timelineKinds = []string{kindRegistered, kindStatus, kindCanceled, kindEvicted, kindAct, kindPreservation, kindLeader, kindLate}
 
-// kindOf is the kind of an event.
+// kindOf returns the kind of an event.
 func kindOf(k registry.EventKind) string {
 	switch k {
 	case registry.EventRenewedLate:
@@ -52,23 +52,23 @@ func kindOf(k registry.EventKind) string {
 // happening is something that happened.
 type happening struct {
 	kind string
-	key  registry.Key // zero: it is about no instance
+	key  registry.Key // zero if it concerns no instance
 	api.HistoryEvent
 }
 
-// timelineFilter says what of the timeline is wanted, and how much.
+// timelineFilter selects entries of the timeline, and how many.
 type timelineFilter struct {
-	app    string       // "": all
-	key    registry.Key // zero: all
-	kind   string       // "": all but renewals that came late
-	author string       // lower case, a part of it; "": all
+	app    string       // empty for all
+	key    registry.Key // zero for all
+	kind   string       // empty for all but late renewals
+	author string       // substring in lower case; empty for all
 	most   int
 }
 
-// mostScanned bounds how many of the newest changes are looked at for a timeline.
+// mostScanned bounds how many of the newest changes a timeline looks at.
 const mostScanned = 20_000
 
-// timeline is what happened last, newest first.
+// timeline returns the latest events, newest first.
 func (c call) timeline(v *registry.View, f timelineFilter) []happening {
 	var found []happening
 	if f.key != (registry.Key{}) {
@@ -83,13 +83,13 @@ func (c call) timeline(v *registry.View, f timelineFilter) []happening {
 	return found[:min(len(found), f.most)]
 }
 
-// scanned are the entries of the instances that changed last: as many of them as entries are wanted suffice, because an
-// instance's last change is not before anything that happened to it.
+// scanned returns the entries of the most recently changed instances: as many instances as entries are wanted suffice,
+// because an instance's last change is not before anything that happened to it.
 func (c call) scanned(v *registry.View, f timelineFilter) (found []happening) {
 	seen := make(map[registry.Key]bool)
 	all := c.mayRead("")
 	left, scans := f.most, mostScanned
-	var part []string // what is wanted of the applications may have changed long ago
+	var part []string // the selected applications may have changed long ago
 	switch {
 	case f.app != "":
 		part = []string{f.app}
@@ -122,7 +122,7 @@ func (c call) scanned(v *registry.View, f timelineFilter) (found []happening) {
 	return found
 }
 
-// entries are those of an instance's events that are wanted.
+// entries returns the selected events of an instance.
 func (f *timelineFilter) entries(key registry.Key, events []registry.Event) (found []happening) {
 	for i, shown := range own.History(events) {
 		e := happening{kindOf(events[i].Kind), key, shown}
@@ -138,7 +138,8 @@ func (f *timelineFilter) wants(e *happening) bool {
 	return (f.kind == "" || f.kind == e.kind) && (f.author == "" || contains(e.Author, f.author) || contains(e.Says, f.author))
 }
 
-// clusterEntries are those about no instance: self-preservation and leaders. counts: with the numbers of all leases.
+// clusterEntries returns the entries about no instance: self-preservation and leaders. counts includes the numbers of
+// all leases.
 func (f *timelineFilter) clusterEntries(v *registry.View, seen seen, counts bool) (found []happening) {
 	for _, p := range v.Transitions() {
 		if p.Since.Wall == 0 {

@@ -13,36 +13,36 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/own"
 )
 
-// truth is the one line of state that every page has: the worst that is known of the cluster, and what to do about it.
+// truth is the status line that every page has: the worst that is known of the cluster, and what to do about it.
 type truth struct {
 	level string // well, warn or bad
-	bold  string // the words that must be seen
+	bold  string // the words that must not be missed
 	words string
 	links []linked
-	times map[string]time.Time // that the words have, as they stand there
+	times map[string]time.Time // times in the words, keyed by their text
 }
 
 type linked struct{ words, path string }
 
-// facts are what the line of state is made of.
+// facts are the source of the status line.
 type facts struct {
 	now          time.Time
 	node         string
 	scheme       string // of the nodes' addresses: http or https
-	alone        bool   // each node decides by itself (mode ap)
+	alone        bool   // each node decides on its own (mode ap)
 	health       registry.Health
 	seen         seen
 	preservation api.SelfPreservation
 	instances    int
-	// The reader may not read about the nodes, or not about all applications: the line names none, or counts nothing.
+	// The reader may not read about the nodes, or about all applications: the line names no nodes, or gives no counts.
 	withoutNodes, withoutCounts bool
-	times                       map[string]time.Time // that clock wrote
+	times                       map[string]time.Time // written by clock
 }
 
-// truths are the rules of the line, the worst first: the first one that applies is the truth.
+// truths are the rules of the line, worst first: the first one that applies is the truth.
 var truths = []func(f *facts) *truth{loading, leaderless, foreign, preserving, linkCut, failing, young, nothingRegistered, serving, well}
 
-// truthOf is what the facts come to.
+// truthOf returns the truth about the facts.
 func truthOf(f *facts) truth {
 	for _, rule := range truths {
 		if t := rule(f); t != nil {
@@ -50,7 +50,7 @@ func truthOf(f *facts) truth {
 			return *t
 		}
 	}
-	return truth{} // well applies always
+	return truth{} // unreachable: well always applies
 }
 
 func loading(f *facts) *truth {
@@ -60,8 +60,8 @@ func loading(f *facts) *truth {
 	return &truth{level: "bad", bold: "Loading.", words: "This node is loading its state and answers no fetch yet.", links: f.otherNodes()}
 }
 
-// leaderless is of a node that hears no leader: where other nodes answer it, there is none; where none does, it may be this
-// node that is cut off.
+// leaderless applies to a node that hears no leader: if other nodes answer it, there is no leader; if none does, this
+// node may be the one that is cut off.
 func leaderless(f *facts) *truth {
 	if f.alone || f.health.Quorum {
 		return nil
@@ -88,7 +88,7 @@ func leaderless(f *facts) *truth {
 	return &truth{level: "bad", bold: "No leader" + since + ".", words: words, links: f.otherNodes()}
 }
 
-// foreign is of nodes of another cluster at addresses where this one looks for its own.
+// foreign reports nodes of another cluster at addresses where this one looks for its own.
 func foreign(f *facts) *truth {
 	var names []string
 	for _, n := range f.seen.status.Foreign {
@@ -100,7 +100,7 @@ func foreign(f *facts) *truth {
 	return &truth{level: "bad", bold: "Two clusters.", words: "Where this cluster looks for its nodes there are those of another one: " + strings.Join(names, ", ") + ".", links: []linked{{"Nodes", "/ui/nodes"}}}
 }
 
-// voters are the other nodes with a vote, those that answer and those that do not, and how many votes there are.
+// voters returns the other nodes with a vote, those that answer and those that do not, and the number of votes.
 func (f *facts) voters() (answers, silent []string, votes int) {
 	for _, n := range f.seen.status.Nodes {
 		if !n.Voter {
@@ -182,7 +182,7 @@ func waits(changes uint64) string {
 	return fmt.Sprintf("%d changes wait", changes)
 }
 
-// failing is of nodes that do not answer, or are far behind, while a majority is there.
+// failing reports nodes that do not answer, or are far behind, while there is a majority.
 func failing(f *facts) *truth {
 	if f.seen.status.Condition != "degraded" {
 		return nil
@@ -219,7 +219,7 @@ func (f *facts) silentPeers() (silent []string) {
 	return silent
 }
 
-// young is of a leader, or a node without consensus, that began too short a time ago to know which instances are alive.
+// young applies to a leader, or a node without consensus, that started too recently to know which instances are alive.
 func young(f *facts) *truth {
 	if !f.health.Suspended || !(f.health.Leads || f.alone) {
 		return nil
@@ -242,7 +242,7 @@ func nothingRegistered(f *facts) *truth {
 		links: []linked{{"How it finds this registry", "/"}}}
 }
 
-// serving is of a node without consensus with nothing wrong.
+// serving applies to a healthy node without consensus.
 func serving(f *facts) *truth {
 	if !f.alone {
 		return nil
@@ -283,7 +283,7 @@ func well(f *facts) *truth {
 	return t
 }
 
-// otherNodes are links to the dashboards of the other nodes.
+// otherNodes returns links to the dashboards of the other nodes.
 func (f *facts) otherNodes() (links []linked) {
 	for _, n := range f.seen.status.Nodes {
 		if n.ID != f.node && n.HTTP != "" {
@@ -293,7 +293,7 @@ func (f *facts) otherNodes() (links []linked) {
 	return slices.Clip(links)
 }
 
-// text is the line as plain text.
+// text returns the line as plain text.
 func (t *truth) text() string { return strings.TrimSpace(t.bold + " " + t.words) }
 
 // node shows the line.
@@ -303,7 +303,7 @@ func (t *truth) node() g.Node {
 		g.If(len(t.links) > 0, el("p", class("links"), g.Map(t.links, func(l linked) g.Node { return link(l.path, l.words) }))))
 }
 
-// clock is a time as the line has it, in UTC; of another day with the date.
+// clock formats a time for the line, in UTC; on another day with the date.
 func (f *facts) clock(at time.Time) string {
 	at = at.UTC()
 	words := clock(at) + "Z"
@@ -317,7 +317,7 @@ func (f *facts) clock(at time.Time) string {
 	return words
 }
 
-// timed shows words whose times a script shows as the reader's.
+// timed shows words in which a script replaces the times by the reader's.
 func timed(words string, times map[string]time.Time) (all g.Group) {
 	for words != "" {
 		first, end, node := len(words), len(words), text("")
@@ -332,7 +332,7 @@ func timed(words string, times map[string]time.Time) (all g.Group) {
 	return all
 }
 
-// clock is a time of day, in UTC.
+// clock formats a time of day, in UTC.
 func clock(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
 
 func timeOf(wall int64) time.Time { return time.UnixMilli(wall).UTC() }
@@ -351,7 +351,7 @@ func isAre(n int) string {
 	return "are"
 }
 
-// numeral is a small number as a word.
+// numeral returns a small number as a word.
 func numeral(n int) string {
 	if words := []string{"none", "one", "two", "three"}; n < len(words) {
 		return words[n]
@@ -359,7 +359,7 @@ func numeral(n int) string {
 	return fmt.Sprint(n)
 }
 
-// runbook is where an alert's runbook is, which says what to do.
+// runbook returns where an alert's runbook is, which says what to do.
 func runbook(alert string) string {
 	return "https://github.com/seed-20419f34/rollcall/blob/main/docs/runbooks/" + alert + ".md"
 }

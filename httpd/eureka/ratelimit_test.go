@@ -238,7 +238,7 @@ func (m *model) refill(burst int, rate, now int64) {
 	m.out = int(max(0, clamp(left)))
 }
 
-// clamp returns n, or the minimum of int64 if it is below that; it is never above.
+// clamp returns n, or 0 if it is below what an int64 holds; it is never above.
 func clamp(n *big.Int) int64 {
 	if !n.IsInt64() {
 		return 0
