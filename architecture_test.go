@@ -24,14 +24,14 @@ import (
 
 const module = "github.com/seed-20419f34/rollcall"
 
-// room is a package, and which other packages of ours its non-test code may import.
+// room is a package, with the other packages of ours that its non-test code may import.
 type room struct {
 	path    string
 	imports []string
 }
 
-// rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
-// first sentence of its doc.
+// rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with
+// the first sentence of its doc.
 var rooms = []room{
 	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store", "store/backup", "internal/wait", "fsm/access", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/cli", []string{"fsm/naming"}},
@@ -125,7 +125,7 @@ type goPackage struct {
 	Imports         []string
 }
 
-// packages lists the packages of this module, and of those inside it.
+// packages lists the packages of this module, and of the modules inside it.
 func packages(t *testing.T) []goPackage {
 	t.Helper()
 	var pkgs []goPackage
@@ -168,7 +168,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	for _, p := range packages(t) {
 		name, ok := strings.CutPrefix(p.ImportPath, module+"/")
 		if !ok {
-			continue // the module root holds this test only
+			continue // the module root only holds this test
 		}
 		i := slices.IndexFunc(rooms, func(r room) bool { return r.path == name })
 		if i < 0 {
@@ -222,14 +222,15 @@ func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			for _, bad := range forbidden {
-				pure := imp == "net/netip" // values alone
+				pure := imp == "net/netip" // only values
 				expect.That(t, pure || imp != bad && !strings.HasPrefix(imp, bad+"/"), "%s imports %s", name, imp)
 			}
 		}
 	}
 }
 
-// TestOnlyTheWorldListensAndDials keeps the server within what the simulator can give it: nothing reaches a network but by its world.
+// TestOnlyTheWorldListensAndDials keeps the server within what the simulator can give it: only its world reaches a
+// network.
 func TestOnlyTheWorldListensAndDials(t *testing.T) {
 	reaches := regexp.MustCompile(`\b(net\.(Listen\w*|Dial\w*|ListenConfig)\b[({]|tls\.(Dial|Listen)|http\.(DefaultTransport|DefaultClient|Get|Post|ListenAndServe)\b)`)
 	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
@@ -243,7 +244,7 @@ func TestOnlyTheWorldListensAndDials(t *testing.T) {
 	}
 }
 
-// toldByTheMachine are the files that make a date, or a number, of the machine's clock, and why they may.
+// toldByTheMachine lists the files that turn the machine's clock into a date or a number, and why they may.
 var toldByTheMachine = map[string]string{
 	"cmd/internal/config/folders.go": "a command makes certificates, not a node",
 	"store/consensus/raftio/wal.go":  "raft-wal's list of segments has dates, which nothing reads",
@@ -251,8 +252,8 @@ var toldByTheMachine = map[string]string{
 	"fsm/registry/origin.go":         "time between two renewals on a line; a clock that was set back is noticed",
 }
 
-// TestOnlyTheWorldTellsTheTime keeps the server's dates within what the simulator can give it: a node's wall clock is its world's.
-// A time of package time measures: numbers and texts are made of World.Now, or of World.Wall.
+// TestOnlyTheWorldTellsTheTime keeps the server's dates within what the simulator can give it: a node's wall clock is
+// its world's. Times of package time are only for measuring: numbers and texts come from World.Now, or World.Wall.
 func TestOnlyTheWorldTellsTheTime(t *testing.T) {
 	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
 		aside := regexp.MustCompile(`_test\.go$|^httpd/(conformance|httpdtest)/|^replication/peertest/|^fsm/registry/registrytest/|^cmd/internal/(sim|top)/`)
@@ -271,7 +272,8 @@ func TestOnlyTheWorldTellsTheTime(t *testing.T) {
 	}
 }
 
-// datesOfTheMachine finds what a function makes numbers and texts of: time.Now(), names that hold it, and parameters named now.
+// datesOfTheMachine finds what a function turns into numbers and texts: time.Now(), names that hold it, and parameters
+// named now.
 func datesOfTheMachine(f *ast.FuncDecl) (found []ast.Node) {
 	holds := map[string]bool{"now": true}
 	isMachine := func(e ast.Expr) bool {
@@ -279,7 +281,7 @@ func datesOfTheMachine(f *ast.FuncDecl) (found []ast.Node) {
 			switch x := e.(type) {
 			case *ast.Ident:
 				return holds[x.Name]
-			case *ast.CallExpr: // time.Now(), or a method such as Add of what is the machine's
+			case *ast.CallExpr: // time.Now(), or a method such as Add of the machine's time
 				s, ok := x.Fun.(*ast.SelectorExpr)
 				if !ok {
 					return false
@@ -327,8 +329,8 @@ func TestModulesInsideThisOneAreCheckedAndTested(t *testing.T) {
 	expect.That(t, slices.Equal(listed, inside), "MODULES of the Makefile is %v; the modules are %v", listed, inside)
 }
 
-// The replace lines of the modules inside this one are theirs alone: a program that requires such a module gets
-// the version of this one that it names.
+// The replace lines of the modules inside this one only apply to themselves: a program that requires such a module
+// gets the version of this one that it names.
 func TestModulesInsideThisOneRequireAVersionThatUsersCanGet(t *testing.T) {
 	for _, dir := range modules(t) {
 		version := strings.TrimSpace(output(t, "go", "-C", dir, "list", "-m", "-f", "{{.Version}}", module))
@@ -344,14 +346,15 @@ func TestModuleNeedsNoGRPC(t *testing.T) {
 	}
 }
 
-// clientModules are what a program of another module downloads for package client; docs/dependencies.md says why each.
+// clientModules are the modules that a program of another module downloads for package client; docs/dependencies.md
+// justifies each.
 var clientModules = []string{
 	"github.com/beorn7/perks", "github.com/cespare/xxhash/v2", "github.com/klauspost/compress", "github.com/munnerz/goautoneg",
 	"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs",
 	"github.com/tidwall/btree", "golang.org/x/sys", "google.golang.org/protobuf",
 }
 
-// A module with an empty cache gets and builds the client; what lies in the cache then is what its author downloads.
+// A module with an empty cache gets and builds the client; the cache then holds exactly what its author downloads.
 func TestGettingTheClientDownloadsOnlyWhatItNeeds(t *testing.T) {
 	here, dir, cache := need.Got(os.Getwd())(t), t.TempDir(), t.TempDir()
 	known := strings.TrimSpace(output(t, "go", "env", "GOMODCACHE"))
@@ -377,11 +380,11 @@ func TestGettingTheClientDownloadsOnlyWhatItNeeds(t *testing.T) {
 	expect.That(t, slices.Equal(got, clientModules), "downloaded are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(clientModules, "\n"))
 }
 
-// openLicences are those under which a program may be that we build for tests.
+// openLicences are the licences that programs we build for tests may have.
 var openLicences = []string{"Apache-2.0", "BSD-3-Clause", "MIT", "MPL-2.0"}
 
-// TestProgramsThatWeTestAgainstHaveARowWithAnOpenLicence compares what integration/clients/wild builds with docs/dependencies.md.
-// Whether the licences are as the page says is for a test of the release, which reads them, after each build.
+// TestProgramsThatWeTestAgainstHaveARowWithAnOpenLicence compares what integration/clients/wild builds with
+// docs/dependencies.md. A test of the release reads the licences after each build and compares them with the page.
 func TestProgramsThatWeTestAgainstHaveARowWithAnOpenLicence(t *testing.T) {
 	const page = "docs/dependencies.md"
 	text := string(need.Got(os.ReadFile(page))(t))

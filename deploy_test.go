@@ -24,7 +24,7 @@ type alert struct {
 	Labels, Annotations map[string]string
 }
 
-// alerts are the rules that are deployed, which must have no other fields.
+// alerts returns the deployed rules, which must have no other fields.
 func alerts(t *testing.T) []alert {
 	t.Helper()
 	var file struct {
@@ -54,7 +54,7 @@ func TestNotesOfTheChartNameThePlainPortOfTheNodes(t *testing.T) {
 func TestAlertsHaveWordsASeverityAndPlainDurations(t *testing.T) {
 	duration := regexp.MustCompile(`^\d+[smhd]$`)
 	windows := regexp.MustCompile(`\[([^]]*)\]|\boffset (\S+?)\)?(?:\s|$)`)
-	severities := map[string]string{} // of the same alert each is another one
+	severities := map[string]string{} // of the same alert each must differ
 	for _, a := range alerts(t) {
 		for _, name := range []string{"summary", "description", "runbook_url"} {
 			expect.That(t, a.Annotations[name] != "", "%s has no %s", a.Alert, name)
@@ -97,7 +97,8 @@ func TestEachAlertHasARunbookAndEachRunbookAnAlert(t *testing.T) {
 	}
 }
 
-// The test of the rules has a series by which each alert fires. That others fire then fails it, so each test is one of silent series, too.
+// The test of the rules has a series for each alert that makes it fire. It fails if other alerts fire, so each series
+// also tests that these stay silent.
 func TestEachAlertIsTestedToFireAndToBeSilent(t *testing.T) {
 	var file struct {
 		Tests []struct {
@@ -135,7 +136,7 @@ func TestUnitIsRightAndHardened(t *testing.T) {
 	need.That(t, strings.Contains(text, "\n"+command), "%s has no line %q", unit, command)
 	analyze, err := exec.LookPath("systemd-analyze")
 	need.Present(t, err == nil, "systemd-analyze is not on the PATH; get it with: apt-get install systemd")
-	here := filepath.Join(t.TempDir(), "rollcall.service") // with a program that is there
+	here := filepath.Join(t.TempDir(), "rollcall.service") // points to a program that exists
 	program := need.Got(os.Executable())(t)
 	need.OK(t, os.WriteFile(here, []byte(strings.Replace(text, command, "ExecStart="+program+" ", 1)), 0o644))
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", here).CombinedOutput()
@@ -160,7 +161,7 @@ func TestPrometheusAcceptsTheRules(t *testing.T) {
 	}
 }
 
-// dashboard is what of Grafana's model is examined.
+// dashboard holds the examined parts of Grafana's model.
 type dashboard struct {
 	Panels []struct {
 		Type, Title, Description string
@@ -201,8 +202,8 @@ func TestDashboardHasFiveRowsAndFewPanelsWithoutPlugins(t *testing.T) {
 	expect.Equal(t, len(d.Annotations.List), 3, "annotations (leader changes, evictions, operators' acts):")
 }
 
-// emptyDirectories are the places of the program that speak of an empty data directory, and why none of them can be read where
-// no majority is left, or what they say of it.
+// emptyDirectories lists where the program speaks of an empty data directory, and why that place cannot be read once
+// the majority is lost, or what it says then.
 var emptyDirectories = map[string]string{
 	"store/disk/boltcheck.go":              "StartEmpty begins with the condition, and says what to do otherwise",
 	"store/disk/identity.go":               "of a new node",
@@ -213,7 +214,8 @@ var emptyDirectories = map[string]string{
 	"httpd/dashboard/acts.go":              "a leader has removed the node",
 }
 
-// TestAdviceOfAnEmptyDirectoryNamesItsCondition: it would destroy what is left of a cluster without a majority.
+// TestAdviceOfAnEmptyDirectoryNamesItsCondition: the advice would destroy what is left of a cluster without a
+// majority.
 func TestAdviceOfAnEmptyDirectoryNamesItsCondition(t *testing.T) {
 	found := map[string]bool{}
 	for _, root := range []string{"client", "cmd", "fsm", "httpd", "internal", "replication", "store"} {

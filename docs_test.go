@@ -21,8 +21,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever a row names as a proof must be a test, fuzz
-// target or benchmark of the package before it, and a subtest the name of a row of a table.
+// TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever a row names as a proof must be a test,
+// fuzz target or benchmark of the package before it, and a subtest must be a row of a table.
 func TestBehavioursNameTestsThatExist(t *testing.T) {
 	p := newProject(t)
 	tests := map[string]bool{} // by folder and name
@@ -50,7 +50,8 @@ func TestBehavioursNameTestsThatExist(t *testing.T) {
 	need.That(t, named != 0, "docs/behaviours.md names no test")
 }
 
-// TestGoClientCodeOfThePagesCompiles compares the blocks of its pages, and of README.md, with the examples.
+// TestGoClientCodeOfThePagesCompiles compares the code blocks of the client's pages, and of README.md, with the
+// examples.
 func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	read := func(file string) string {
 		text := need.Got(os.ReadFile(file))(t)
@@ -69,15 +70,15 @@ func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	}
 }
 
-// README.md is read in one go, by people who do not know yet whether they want Rollcall. Details belong to the pages below docs.
+// README.md is read in one go, by people who do not know yet whether they want Rollcall. Details belong in the pages
+// below docs.
 func TestReadmeStaysShort(t *testing.T) {
 	const most = 1700
 	words := len(strings.Fields(string(need.Got(os.ReadFile("README.md"))(t))))
 	expect.That(t, words <= most, "README.md has %d words, want at most %d: move details to the pages below docs", words, most)
 }
 
-// shownCode is code as the pages show it: without indentation, blank lines, and what ends an example when
-// something fails.
+// shownCode returns code as the pages show it: without indentation, blank lines, and error exits of examples.
 func shownCode(code string) string {
 	var b strings.Builder
 	for line := range strings.Lines(code) {
@@ -88,7 +89,7 @@ func shownCode(code string) string {
 	return strings.NewReplacer("if err != nil {\nlog.Fatal(err)\n}\n", "", "check(err)\n", "").Replace(b.String())
 }
 
-// project is what the pages may name: the files of the project, and what its Go files declare.
+// project is what the pages may name: the files of the project, and the declarations of its Go files.
 type project struct {
 	files, folders map[string]bool
 	names          map[string]bool // Name, Type.Name, package.Name, package.Type.Name; of files' base names too
@@ -100,7 +101,7 @@ type project struct {
 // declaration is a function, type or field of the project's Go files.
 type declaration struct{ file, kind, name string }
 
-// newProject reads what git knows of, and what is not committed yet.
+// newProject reads the files that git knows, and those not committed yet.
 func newProject(t *testing.T) *project {
 	t.Helper()
 	p := &project{files: map[string]bool{}, folders: map[string]bool{}, names: map[string]bool{}, scopes: map[string]bool{}, settings: map[string]bool{}}
@@ -108,7 +109,7 @@ func newProject(t *testing.T) *project {
 	for file := range strings.Lines(string(listed)) {
 		file = strings.TrimSpace(file)
 		if _, err := os.Stat(file); err != nil {
-			continue // removed, and not committed yet
+			continue // removed, but not committed yet
 		}
 		p.files[file], p.names[path.Base(file)] = true, true
 		for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
@@ -181,16 +182,16 @@ func (p *project) add(file, pkg, of, kind, name string) {
 }
 
 var (
-	// codeWord is what a page has between two backticks.
+	// codeWord matches the text between two backticks.
 	codeWord = regexp.MustCompile("`([^`\n]+)`")
-	// A file has a slash or one of these endings; a name is of Go, and has a dot in it or begins like an exported one.
+	// A file has a slash or one of these endings; a name is Go's, and contains a dot or begins like an exported one.
 	fileName   = regexp.MustCompile(`^[\w./-]+\.(go|md|yaml|txtar|mod|html|css)$`)
 	folderName = regexp.MustCompile(`^(client|cmd|docs|fsm|httpd|integration|internal|replication|store)(/[\w./-]+)?$`)
 	dottedName = regexp.MustCompile(`^(\w+)(\.[A-Za-z]\w*)+$`)
 	singleName = regexp.MustCompile(`^[A-Z][a-z]\w*$`)
 )
 
-// lacks says of a word in backticks what of it is not there; "": nothing.
+// lacks says which part of a word in backticks does not exist, or returns "".
 func (p *project) lacks(word string) string {
 	switch m := dottedName.FindStringSubmatch(word); {
 	case fileName.MatchString(word):
@@ -209,13 +210,13 @@ func (p *project) lacks(word string) string {
 	return ""
 }
 
-// isPath says whether a word looks like a path of the project: its first part is a folder.
+// isPath reports whether a word looks like a path of the project: its first part is a folder.
 func (p *project) isPath(word string) bool {
 	top, _, ok := strings.Cut(word, "/")
 	return ok && p.folders[top] && (fileName.MatchString(word) || folderName.MatchString(word))
 }
 
-// The pages on the code name files, functions and types; of the others files of Go and paths are looked up.
+// Pages about the code name files, functions and types; on the other pages only Go files and paths are looked up.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	p := newProject(t)
 	for _, page := range p.pages() {
@@ -254,10 +255,10 @@ func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Every page below docs is in the index, or in the list of its folder, which is.
+// Every page below docs is in the index, or in its folder's list, which is in the index.
 func TestIndexOfThePagesHasAll(t *testing.T) {
 	p := newProject(t)
-	linked := map[string]bool{} // by the index and by the lists that it links to
+	linked := map[string]bool{} // by the index, and by the lists that it links to
 	for lists := []string{"docs/README.md"}; len(lists) != 0; lists = lists[1:] {
 		list := lists[0]
 		for _, m := range linkOfPage.FindAllStringSubmatch(string(need.Got(os.ReadFile(list))(t)), -1) {
@@ -274,7 +275,7 @@ func TestIndexOfThePagesHasAll(t *testing.T) {
 	}
 }
 
-// pages are the pages that people write.
+// pages returns the pages that people write.
 func (p *project) pages() []string {
 	var all []string
 	for file := range p.files {
@@ -286,7 +287,7 @@ func (p *project) pages() []string {
 	return all
 }
 
-// headlines are those of a page as links write them.
+// headlines returns a page's headlines as links write them.
 func headlines(t *testing.T, page string) (all []string) {
 	t.Helper()
 	dropped := regexp.MustCompile(`[^\w\- ]`)
@@ -316,8 +317,8 @@ func TestSentencesOfThePagesHaveSubjects(t *testing.T) {
 	}
 }
 
-// words are those that say too little to name anything in the code. most is in how many files of a folder a function may be
-// called so, where the receiver beside it makes it unmistakable; but lists packages in which the word means what it should.
+// words are too vague to name anything in the code. most is how many files of a folder may have a function of that
+// name, where the receiver beside it makes it unambiguous; but lists packages in which the word means what it should.
 var words = []struct {
 	kind, word, instead string
 	most                int
@@ -366,8 +367,8 @@ func TestWordsThatSayTooLittleNameNothing(t *testing.T) {
 	golden.Part(t, "docs/architecture.md", "<!-- words: made by go test -run Words -update . -->\n", "<!-- end of words -->\n", table)
 }
 
-// TestGoClientHasASentenceForEveryExportedName: types, functions, methods, constants and variables. A
-// group of constants may have one for all.
+// TestGoClientHasASentenceForEveryExportedName covers types, functions, methods, constants and variables. A group of
+// constants may share one.
 func TestGoClientHasASentenceForEveryExportedName(t *testing.T) {
 	for _, dir := range []string{"client", "client/balance", "client/grpcresolver"} {
 		names, err := filepath.Glob(dir + "/*.go")

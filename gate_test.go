@@ -12,10 +12,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestListsOfTheGateNameTestsThatExist holds the lists by which make test chooses against the tests that there are. make gives a
-// name to all packages at once, so a name on the list of other packages is that of one test only.
+// TestListsOfTheGateNameTestsThatExist compares make test's lists of tests with the tests that exist. make passes a
+// name to all packages at once, so a name on the list of other packages must be unique to one test.
 func TestListsOfTheGateNameTestsThatExist(t *testing.T) {
-	packages := map[string][]string{} // that have a test of a name
+	packages := map[string][]string{} // packages with a test of a name
 	for _, d := range newProject(t).declared {
 		if strings.HasPrefix(d.name, "Test") && strings.HasSuffix(d.file, "_test.go") {
 			packages[d.name] = append(packages[d.name], path.Dir(d.file))

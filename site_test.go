@@ -84,7 +84,8 @@ func TestLinksOfTheSiteLeadSomewhere(t *testing.T) {
 	expect.That(t, followed >= len(links) && len(links) > 0, "the site has %d links on %d pages", followed, len(links))
 }
 
-// openSite serves the site on loopback until the test ends, and gives a page and a way to open one of the site.
+// openSite serves the site on loopback until the test ends, and returns a page and a function that opens a page of the
+// site.
 func openSite(t *testing.T) (p *chromium.Page, open func(path string)) {
 	t.Helper()
 	server := httptest.NewServer(http.FileServerFS(site(t)))
@@ -92,7 +93,7 @@ func openSite(t *testing.T) (p *chromium.Page, open func(path string)) {
 	p = chromium.OpenPage(t, ".", server.URL)
 	return p, func(path string) {
 		p.Do(chromedp.Navigate(server.URL + path))
-		// A click that comes before the script has begun is lost.
+		// A click before the script has started is lost.
 		chromium.Evaluate[bool](p, `new Promise((then) => { const look = () => document.getElementById("app").__vue_app__ ? then(true) : setTimeout(look, 20); look() })`)
 	}
 }
@@ -118,7 +119,7 @@ func TestSiteIsFollowedAndSearched(t *testing.T) {
 	for _, l := range []chromium.Look{chromium.Looks[2], chromium.Looks[0]} {
 		p.Do(chromium.As(l))
 		open("/")
-		if l.Width < 960 { // below which the sidebar is behind a button
+		if l.Width < 960 { // below this width the sidebar is behind a button
 			p.Do(chromedp.Click(chromedp.CSS(".VPLocalNav .menu")), chromedp.WaitVisible(chromedp.CSS(".VPSidebar.open")))
 			// A click while it slides in is lost.
 			chromium.Evaluate[bool](p, `new Promise((then) => { const look = () => document.querySelector(".VPSidebar").getBoundingClientRect().left >= 0 ? then(true) : setTimeout(look, 20); look() })`)

@@ -1,6 +1,6 @@
 package api
 
-// SessionRequest is the body that creates a session. What is left out has a default.
+// SessionRequest is the body that creates a session. Omitted fields have defaults.
 type SessionRequest struct {
 	Name      string `json:"name,omitempty"`
 	TTL       string `json:"ttl,omitempty"`        // a duration
@@ -13,12 +13,12 @@ type Session struct {
 	ID        string        `json:"id"`
 	Name      string        `json:"name"`
 	Node      string        `json:"node"`
-	TTL       string        `json:"ttl"`        // a duration, as given; "" or "0s": it does not end by itself
+	TTL       string        `json:"ttl"`        // a duration, as given; "" or "0s" if it never expires
 	LockDelay string        `json:"lock_delay"` // a duration
-	Behavior  string        `json:"behavior"`   // release or delete: what becomes of its keys
+	Behavior  string        `json:"behavior"`   // release or delete: what happens to its keys
 	Created   int64         `json:"created"`
 	AgeMS     int64         `json:"age_ms"`
-	EndsInMS  int64         `json:"ends_in_ms"` // at least 1, until it ends unless it is renewed; 0: without end
+	EndsInMS  int64         `json:"ends_in_ms"` // at least 1, until it ends unless it is renewed; 0 for no end
 	Holds     []Acquisition `json:"holds"`
 }
 
@@ -41,7 +41,7 @@ type Permits struct {
 	Limit   int      `json:"limit"` // 1 for a lock
 	Holders []Holder `json:"holders"`
 	Queue   []Waiter `json:"queue"` // in the order in which permits will be given
-	// DelaysMS say when each lock-delay is over that keeps a permit back.
+	// DelaysMS are the remaining times of the lock-delays that hold permits back.
 	DelaysMS []int64 `json:"delays_ms"`
 }
 
@@ -75,10 +75,10 @@ type Released struct {
 	Released bool `json:"released"`
 }
 
-// FenceState is whether an acquisition lasts (GET /v1/rollcall/fence/{key}).
+// FenceState says whether an acquisition still holds (GET /v1/rollcall/fence/{key}).
 type FenceState struct {
 	Kind  string `json:"kind"` // key, lock or semaphore
 	Name  string `json:"name"`
 	Holds bool   `json:"holds"`
-	Fence uint64 `json:"fence"` // token of the present holder; 0: there is none
+	Fence uint64 `json:"fence"` // token of the current holder; 0 without one
 }

@@ -14,8 +14,8 @@ type Instance struct {
 	Overridden  string `json:"overridden,omitempty"` // the override, if there is one
 	Host        string `json:"host"`
 	IP          string `json:"ip"`
-	Port        int    `json:"port,omitempty"`        // 0: it does not listen there
-	SecurePort  int    `json:"secure_port,omitempty"` // as Port
+	Port        int    `json:"port,omitempty"`        // 0 if it does not listen there
+	SecurePort  int    `json:"secure_port,omitempty"` // like Port
 	VIP         string `json:"vip,omitempty"`
 	Lease       int32  `json:"lease_seconds"`
 	Interval    int32  `json:"interval_seconds"`
@@ -24,14 +24,15 @@ type Instance struct {
 	Index       uint64 `json:"index"` // of its last change
 	Owner
 	Metadata         map[string]string `json:"metadata,omitempty"`
-	Override         *Forced           `json:"override,omitempty"`          // nil: none
-	QuarantinedUntil int64             `json:"quarantined_until,omitempty"` // 0: it is listed
+	Override         *Forced           `json:"override,omitempty"`          // nil without one
+	QuarantinedUntil int64             `json:"quarantined_until,omitempty"` // 0 if it is listed
 }
 
 // Owner is the datacenter (or Eureka server) that an instance belongs to, and how long its link has been silent.
 type Owner struct {
-	Datacenter string `json:"datacenter,omitempty"` // empty: the cluster's own
-	UnheardMS  int64  `json:"unheard_ms,omitempty"` // for how long no message has come from there; 0: the link is not cut
+	Datacenter string `json:"datacenter,omitempty"` // empty for the cluster's own
+	// how long no message has come from there; 0 if the link is not cut
+	UnheardMS int64 `json:"unheard_ms,omitempty"`
 }
 
 // InstanceOf returns the document of a lease; the caller adds its owner, its override's details and its quarantine.
@@ -57,15 +58,16 @@ type Explanation struct {
 	Summary string `json:"summary"` // all of it, in sentences
 	Owner
 	Life
-	Clock            string             `json:"clock"`                // running (by the leader's clock) or applied (as of the newest log entry)
-	Override         *Forced            `json:"override,omitempty"`   // nil: none
-	Quarantine       *Bounded           `json:"quarantine,omitempty"` // nil: none
-	Removed          *Removed           `json:"removed,omitempty"`    // nil: it is there
+	// running (by the leader's clock) or applied (as of the newest log entry)
+	Clock            string             `json:"clock"`
+	Override         *Forced            `json:"override,omitempty"`   // nil without one
+	Quarantine       *Bounded           `json:"quarantine,omitempty"` // nil without one
+	Removed          *Removed           `json:"removed,omitempty"`    // nil if it was not removed
 	SelfPreservation PreservationEffect `json:"self_preservation"`
 	History          []HistoryEvent     `json:"history"` // oldest first
 }
 
-// States of an Explanation of an instance that is not there. Gone: it was removed. Refused: nothing is
+// States of an Explanation of a missing instance. Gone means that it was removed. Refused means that nothing is
 // remembered of it, but another server sends it and is refused.
 const (
 	Gone    = "gone"
@@ -74,26 +76,27 @@ const (
 
 // Life holds the status and lease of an instance that is listed or quarantined; it is zero if the instance is gone.
 type Life struct {
-	Status          string `json:"status"`
-	Reported        string `json:"reported,omitempty"` // the status that the instance reported last; empty if an override hides it
+	Status string `json:"status"`
+	// the status that the instance reported last; empty if an override hides it
+	Reported        string `json:"reported,omitempty"`
 	Registered      int64  `json:"registered"`
 	LeaseSeconds    int32  `json:"lease_seconds"`
 	IntervalSeconds int32  `json:"interval_seconds"`
 	LastRenewal     int64  `json:"last_renewal"`
-	SilentMS        int64  `json:"silent_ms"`     // since the last renewal
-	ExpiresInMS     int64  `json:"expires_in_ms"` // negative: it ended so long ago
+	SilentMS        int64  `json:"silent_ms"`     // time since the last renewal
+	ExpiresInMS     int64  `json:"expires_in_ms"` // negative if it has ended
 	ExpiresAt       int64  `json:"expires_at"`
 	Expired         bool   `json:"expired"`
-	// Permanent: the instance has no lease, and the fields about a lease mean nothing.
+	// Permanent means that the instance has no lease, and the fields about a lease are meaningless.
 	Permanent bool `json:"permanent,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler. It leaves out the fields of Life for an instance that is not there.
+// MarshalJSON implements json.Marshaler. It leaves out the fields of Life for a missing instance.
 func (e Explanation) MarshalJSON() ([]byte, error) {
-	type document Explanation // without this method
+	type document Explanation // lacks this method
 	shown := struct {
 		document
-		*Life // hides the one of document, and is left out if nil
+		*Life // hides document's own, and is left out if nil
 	}{document: document(e)}
 	if e.State != Gone && e.State != Refused {
 		shown.Life = &e.Life
@@ -103,17 +106,17 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 
 // Bounded says which operator set an override or quarantine, and from when to when it holds.
 type Bounded struct {
-	Author string `json:"author"` // empty: an act through Eureka's API
+	Author string `json:"author"` // empty for an act through Eureka's API
 	Reason string `json:"reason"`
 	Says   string `json:"says,omitempty"` // whom the author, a principal, named as the author
 	Since  int64  `json:"since"`
-	Until  int64  `json:"until,omitempty"` // 0: without end
+	Until  int64  `json:"until,omitempty"` // 0 for no end
 }
 
 // Forced is an override. If it came with the instance, only the status is known.
 type Forced struct {
 	Status string `json:"status"`
-	Drain  bool   `json:"drain,omitempty"` // it ends when the instance's client has started again, and not before Until
+	Drain  bool   `json:"drain,omitempty"` // ends when the instance's client has started again, but not before Until
 	Bounded
 }
 
@@ -134,9 +137,9 @@ type PreservationEffect struct {
 type HistoryEvent struct {
 	At     int64  `json:"at"`               // of the last time
 	What   string `json:"what"`             // registered, renewed late, overridden, evicted …
-	Text   string `json:"text"`             // a clause with what is known of it
+	Text   string `json:"text"`             // a clause with the known details
 	Times  uint32 `json:"times"`            // in a row
-	Author string `json:"author,omitempty"` // the principal, if callers were asked who they are
+	Author string `json:"author,omitempty"` // the principal, if callers had to authenticate
 	Reason string `json:"reason,omitempty"`
 	Says   string `json:"says,omitempty"` // whom the author, a principal, named as the author
 }
@@ -146,15 +149,15 @@ type Acted struct {
 	App   string `json:"app"`
 	ID    string `json:"id"`
 	Index string `json:"index"` // every node that has applied this index shows the act's effect
-	// Nothing: the act was to end something that was not there.
+	// Nothing means that there was nothing for the act to end.
 	Nothing bool `json:"nothing,omitempty"`
 }
 
-// Pruned is an instance that was removed because it was not passing, or would be (POST /v1/rollcall/prune).
+// Pruned is an instance that was, or would be, removed because it was not passing (POST /v1/rollcall/prune).
 type Pruned struct {
 	App    string `json:"app"`
 	ID     string `json:"id"`
-	Node   string `json:"node,omitempty"` // of one that was registered in Consul's catalog on a node of its own
+	Node   string `json:"node,omitempty"` // of an instance registered in Consul's catalog on its own node
 	Status string `json:"status"`
 	Reason string `json:"reason"` // why it is not passing
 }

@@ -1,12 +1,12 @@
 package api
 
-// Overview is how a cluster is, as one of its nodes sees it: what the first page of the dashboard and
-// `rollcall status --watch` show (GET /v1/rollcall/overview).
+// Overview shows a cluster as one of its nodes sees it: what the first page of the dashboard and `rollcall status
+// --watch` show (GET /v1/rollcall/overview).
 type Overview struct {
 	Line             Line             `json:"line"` // the worst that is known
 	Figures          OverviewFigures  `json:"figures"`
-	Attention        []Attention      `json:"attention"` // what needs it, the worst first
-	Apps             []AppCount       `json:"apps"`      // those in trouble first, at most as many as were asked for
+	Attention        []Attention      `json:"attention"` // what needs attention, worst first
+	Apps             []AppCount       `json:"apps"`      // worst first, at most as many as were asked for
 	Status           Status           `json:"status"`
 	SelfPreservation SelfPreservation `json:"self_preservation"` // without its applications and transitions
 	Peers            Peers            `json:"peers"`
@@ -18,25 +18,25 @@ type Line struct {
 	Text  string `json:"text"`
 }
 
-// OverviewFigures are the figures of now. Those that the node cannot tell, because it has just started, are null.
+// OverviewFigures are the current figures. Those that a freshly started node does not know yet are null.
 type OverviewFigures struct {
 	Up           int      `json:"up"`     // instances that are UP
-	NotUp        int      `json:"not_up"` // that are not
+	NotUp        int      `json:"not_up"` // instances that are not UP
 	Apps         int      `json:"apps"`   // applications with an instance
 	Changes      *float64 `json:"changes_per_minute"`
 	Writes       *float64 `json:"writes_per_second"` // that this node responded to, heartbeats included
 	WriteP99     *float64 `json:"write_p99_s"`
 	Watchers     int      `json:"watchers"`     // of this node
 	Overdue      int      `json:"overdue"`      // leases that were not renewed in time
-	Applications int      `json:"applications"` // that a filter leaves, of which Apps has some
-	SampledMS    int64    `json:"sampled_ms"`   // when the rates were taken, ms since the epoch; 0: never
+	Applications int      `json:"applications"` // that a filter selects; Apps lists some of them
+	SampledMS    int64    `json:"sampled_ms"`   // when the rates were taken, ms since the epoch; 0 for never
 }
 
 // Attention is something that needs somebody's attention.
 type Attention struct {
 	Level string `json:"level"` // warn or bad
 	Text  string `json:"text"`
-	App   string `json:"app,omitempty"` // that it is about; empty: the cluster
+	App   string `json:"app,omitempty"` // that it concerns; empty for the cluster
 }
 
 // AppCount is how many instances an application has.

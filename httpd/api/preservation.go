@@ -1,24 +1,25 @@
 package api
 
-// SelfPreservation is whether evictions are withheld, and why (GET /v1/rollcall/self-preservation).
+// SelfPreservation says whether evictions are withheld, and why (GET /v1/rollcall/self-preservation).
 type SelfPreservation struct {
 	State        string             `json:"state"`  // off, on, released or held
 	Reason       string             `json:"reason"` // sentences, with the numbers
-	Since        int64              `json:"since"`  // 0: always
+	Since        int64              `json:"since"`  // 0 for always
 	Until        int64              `json:"until,omitempty"`
-	Author       string             `json:"author"`         // the operator whose act it is; empty: it came by itself
+	Author       string             `json:"author"`         // the operator whose act it is; empty if it came automatically
 	Note         string             `json:"note"`           // the operator's reason
 	Says         string             `json:"says,omitempty"` // whom the author, a principal, named as the author
-	Enabled      bool               `json:"enabled"`        // it may come on by itself
+	Enabled      bool               `json:"enabled"`        // it may come on automatically
 	Threshold    float64            `json:"threshold"`      // share of fresh leases at or below which it comes on
-	Population   uint32             `json:"population"`     // least number of counted leases for that
-	Condition    bool               `json:"condition"`      // whether it should be on by the numbers
-	Withheld     uint32             `json:"withheld"`       // leases that ended and are kept
+	Population   uint32             `json:"population"`     // minimum of counted leases for that
+	Condition    bool               `json:"condition"`      // whether the numbers call for it
+	Withheld     uint32             `json:"withheld"`       // ended leases that are kept
 	Figures      Figures            `json:"figures"`
 	Upstream     Upstream           `json:"upstream"`
 	Applications []AppFigures       `json:"applications"`
 	Transitions  []PreservationStep `json:"transitions"` // newest first
-	Clock        string             `json:"clock"`       // running (by the leader's clock) or applied (as of the newest log entry)
+	// running (by the leader's clock) or applied (as of the newest log entry)
+	Clock string `json:"clock"`
 }
 
 // Figures are numbers of leases.
@@ -50,14 +51,14 @@ type AppFigures struct {
 type Overdue struct {
 	ID       string `json:"id"`
 	SilentMS int64  `json:"silent_ms"`  // since its last renewal
-	EndsInMS int64  `json:"ends_in_ms"` // negative: it ended so long ago
+	EndsInMS int64  `json:"ends_in_ms"` // negative if it has ended
 }
 
 // PreservationStep is one transition of self-preservation.
 type PreservationStep struct {
 	State   string `json:"state"`
 	At      int64  `json:"at"`
-	Author  string `json:"author"` // empty: it came by itself
+	Author  string `json:"author"` // empty if it came automatically
 	Reason  string `json:"reason"`
 	Says    string `json:"says,omitempty"` // whom the author, a principal, named as the author
 	Counted uint32 `json:"counted"`

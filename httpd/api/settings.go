@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Settings are those that the whole cluster shares, because they decide how leases end: each by its
-// key in the configuration, in the form of flags (true, 0.85, 30s).
+// Settings are those that the whole cluster shares, because they decide how leases end: each by its key in the
+// configuration, in the form of flags (true, 0.85, 30s).
 type Settings map[string]string
 
 // UnmarshalJSON implements json.Unmarshaler: numbers keep their spelling.

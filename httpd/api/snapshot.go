@@ -1,11 +1,11 @@
 package api
 
-// Snapshot is what a snapshot says of itself.
+// Snapshot is what a snapshot says about itself.
 type Snapshot struct {
 	Level     int    `json:"level"`      // of the formats
 	Mode      string `json:"mode"`       // cp or ap
 	ClusterID string `json:"cluster_id"` // of the cluster; in mode ap the name of the datacenter
-	Node      string `json:"node"`       // that wrote it
+	Node      string `json:"node"`       // the node that wrote it
 	Version   string `json:"version"`    // of its program
 	Time      int64  `json:"time"`       // of the state, by the leader's clock
 	Index     string `json:"index"`      // newest change in it, as epoch-index
@@ -36,7 +36,7 @@ type Restored struct {
 // RestorePlan names what a restore would do. Each list has the first 1000 names.
 type RestorePlan struct {
 	Instances      []string `json:"instances"`       // APP/ID, that would come back
-	InstancesNewer int      `json:"instances_newer"` // registered now and not in the snapshot: they stay
+	InstancesNewer int      `json:"instances_newer"` // registered now but not in the snapshot: they stay
 	Nodes          []string `json:"nodes"`           // of the catalog, that would come back
 	KeysWritten    []string `json:"keys_written"`
 	KeysDeleted    []string `json:"keys_deleted"`

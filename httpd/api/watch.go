@@ -10,13 +10,13 @@ type Change struct {
 	App    string `json:"app"`              // upper case
 	ID     string `json:"id"`               //
 	Status string `json:"status,omitempty"` // afterwards; of a deleted instance, before
-	// Instance is the instance as Eureka's documents show it, absent where only the record of its removal is left.
+	// Instance is the instance as Eureka's documents show it, absent if only the record of its removal is left.
 	Instance json.RawMessage `json:"instance,omitempty"`
 }
 
 // Changes is the response of a long poll.
 type Changes struct {
-	Index   string   `json:"index"` // where the next poll goes on
+	Index   string   `json:"index"` // where the next poll resumes
 	Changes []Change `json:"changes"`
 }
 
@@ -25,7 +25,7 @@ type Start struct {
 	Index string `json:"index"` // changes after it follow
 }
 
-// Reset is the event that says that changes may have been missed: everything is to be fetched.
+// Reset is the event that says that changes may have been missed: the watcher must fetch everything.
 type Reset struct {
 	Reason string `json:"reason"` // a sentence
 	Index  string `json:"index"`  // changes after it follow

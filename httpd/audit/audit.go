@@ -1,5 +1,5 @@
-// Package audit keeps a node's records of who did what: lines of JSON in a file, which is rotated, or on
-// standard output. It never makes a caller wait and never fails one: what cannot be written is counted.
+// Package audit keeps a node's records of who did what: lines of JSON in a file, which is rotated, or on standard
+// output. It never makes a caller wait and never fails a call: what cannot be written is counted.
 package audit
 
 import (
@@ -26,15 +26,15 @@ type Log struct {
 	Lost prometheus.Counter
 
 	to    io.Writer
-	file  *file // nil: it is standard output
+	file  *file // nil for standard output
 	log   *slog.Logger
 	tries sample
 
 	mu      sync.Mutex
-	lines   [][]byte      // that the goroutine has not fetched yet
-	bytes   int           // of all that are not written yet
+	lines   [][]byte      // not yet fetched by the goroutine
+	bytes   int           // of all unwritten lines
 	writing bool          // the goroutine runs
-	idle    chan struct{} // closed when every line is written; nil: no line has come yet
+	idle    chan struct{} // closed when every line is written; nil before the first line
 	losing  bool          // the newest line was lost
 }
 
@@ -53,15 +53,15 @@ func Open(c Config, stdout io.Writer, log *slog.Logger) (*Log, error) {
 	return l, nil
 }
 
-// Bounds of the texts of a record, in bytes, because callers can give names of any length.
+// Bounds of a record's texts, in bytes, because callers can give names of any length.
 const (
 	maxWord   = 256
 	maxText   = 1024
-	maxGrants = 8 << 10 // the rules of a role
+	maxGrants = 8 << 10 // for the rules of a role
 )
 
-// secretText finds the text of a token (package access) that a caller put into a name, also in capitals, as in
-// names of applications. The part behind the accessor is the secret.
+// secretText finds the text of a token (package access) that a caller put into a name, even in capitals, as in names
+// of applications. The part after the accessor is the secret.
 var secretText = regexp.MustCompile(`(?i)(rct_[a-z2-7]{16}_)[a-z2-7]+(_[a-z2-7]*)?`)
 
 // line returns a record as a line of the file, without the secrets of tokens.
@@ -75,7 +75,7 @@ func line(r api.AuditRecord) ([]byte, error) {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(r) // an error: a year beyond 9999
+	err := enc.Encode(r) // fails only for a year beyond 9999
 	return line.Bytes(), err
 }
 
@@ -103,7 +103,7 @@ func (l *Log) Record(r api.AuditRecord) {
 	}
 }
 
-// RecordTry records something that a caller tried in vain; of many such tries it records a sample.
+// RecordTry records a caller's failed try; of many such tries it records a sample.
 func (l *Log) RecordTry(by Caller, r api.AuditRecord) {
 	if l == nil {
 		return
@@ -136,7 +136,7 @@ func (l *Log) writeAll() {
 	}
 }
 
-// next fetches the lines that wait, or returns nil; then the next record starts the goroutine again.
+// next fetches the waiting lines, or returns nil; then the next record starts the goroutine again.
 func (l *Log) next() [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

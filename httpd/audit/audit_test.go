@@ -25,7 +25,7 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// numbered is the record of a number, which was made so many seconds after noon.
+// numbered returns the n-th record, dated n seconds after noon.
 func numbered(i int) api.AuditRecord {
 	return api.AuditRecord{Time: noon.Add(time.Duration(i) * time.Second), Node: "n1", Name: fmt.Sprint(i), Principal: fmt.Sprintf("p%d", i%2), Outcome: api.AuditDone}
 }
@@ -37,7 +37,7 @@ func opened(t *testing.T, c Config) *Log {
 	return l
 }
 
-// names are those of records, in order.
+// names returns the names of records, in order.
 func names(records []api.AuditRecord) (all []string) {
 	for _, r := range records {
 		all = append(all, r.Name)
@@ -118,7 +118,7 @@ func TestLinesThatAreNoRecordsAreLeftOut(t *testing.T) {
 	expect.That(t, fmt.Sprint(got) == "[1 2]", "after the next start: %v, want [1 2]", got)
 }
 
-// fullDisk fails all writes while it is full, half done.
+// fullDisk fails all writes while it is full, after writing half.
 type fullDisk struct {
 	to   io.Writer
 	mu   sync.Mutex
@@ -161,7 +161,7 @@ func TestRecordsThatCannotBeWrittenAreCountedAndToldOnce(t *testing.T) {
 	expect.That(t, strings.Contains(said.String(), "written again"), "it is not said that the audit goes on: %s", said.String())
 }
 
-// A line that was written in part must not spoil the next one.
+// A partly written line must not spoil the next one.
 func TestALineThatWasWrittenInPartGetsAnEnd(t *testing.T) {
 	w, err := openFile(Config{File: filepath.Join(t.TempDir(), "a"), MaxBytes: 1 << 20, Keep: 1})
 	need.That(t, err == nil, "%v", err)
@@ -173,7 +173,7 @@ func TestALineThatWasWrittenInPartGetsAnEnd(t *testing.T) {
 	expect.That(t, err == nil && string(content) == "{\"na\n{}\n", "%v, %q", err, content)
 }
 
-// A directory that takes no new files, as a full disk does not, costs the audit its rotation, and then nothing else.
+// A directory that accepts no new files, like a full disk, only costs the audit its rotation.
 func TestAFileThatCannotBeRotatedGoesOn(t *testing.T) {
 	c := Config{File: filepath.Join(t.TempDir(), "audit.log"), MaxBytes: 500, Keep: 1}
 	l := opened(t, c)
@@ -186,7 +186,7 @@ func TestAFileThatCannotBeRotatedGoesOn(t *testing.T) {
 	expect.That(t, err == nil && bytes.Count(content, []byte("\n")) == 9 && testutil.ToFloat64(l.Lost) == 0, "%v, %g lost: %s", err, testutil.ToFloat64(l.Lost), content)
 }
 
-// stuck never writes.
+// stuck blocks every write.
 type stuck chan struct{}
 
 func (s stuck) Write(p []byte) (int, error) {
@@ -295,7 +295,8 @@ func TestTriesOfManyThingsAreBoundedForEachCaller(t *testing.T) {
 	expect.Equal(t, kept(noon.Add(10*time.Second), 1000), 10*sampleRate, "10 s later are kept:")
 }
 
-// TestTriesOfManyCallersAreBoundedTogether: however many there are, and whatever they try, they push out little of what others did.
+// TestTriesOfManyCallersAreBoundedTogether: however many callers there are, and whatever they try, they push out
+// little of what others did.
 func TestTriesOfManyCallersAreBoundedTogether(t *testing.T) {
 	const size, hour = 1000, 3600
 	var s sample

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Config is the settings of an audit.
+// Config holds the settings of an audit.
 type Config struct {
 	File     string `key:"audit.file" default:"audit.log" help:"file with a record of each change and of each denied call, a line of JSON each, in data.dir unless it is an absolute path; -: standard output, which cannot be read back"`
 	MaxBytes int64  `key:"audit.max-bytes" default:"33554432" min:"65536" help:"size in bytes at which audit.file becomes audit.file.1, that becomes audit.file.2, and so on"`
@@ -19,16 +19,16 @@ type Config struct {
 // Standard is the Config.File that stands for standard output.
 const Standard = "-"
 
-// file is a file that is appended to and rotated. One goroutine writes.
+// file is a file that is appended to and rotated. Only one goroutine writes.
 type file struct {
 	path     string
 	maxBytes int64
 	keep     int
 
 	names sync.Mutex // held while files are renamed, and while a reader opens them
-	f     *os.File   // nil: it could not be opened again
+	f     *os.File   // nil if it could not be reopened
 	size  int64
-	torn  bool // the last line has no end
+	torn  bool // the last line is incomplete
 }
 
 func openFile(c Config) (*file, error) {
@@ -39,7 +39,7 @@ func openFile(c Config) (*file, error) {
 	return w, nil
 }
 
-// open opens the newest file. A line that a crash has cut off gets an end with the next record.
+// open opens the newest file. A line that a crash cut off is ended with the next record.
 func (w *file) open() error {
 	f, err := os.OpenFile(w.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -57,7 +57,8 @@ func (w *file) open() error {
 	return nil
 }
 
-// Write implements io.Writer for one line. After an error the line may be there in part, and the next one is tried again.
+// Write implements io.Writer for one line. After an error the line may be there in part, and the next one is tried
+// again.
 func (w *file) Write(line []byte) (int, error) {
 	if w.f != nil && w.size > 0 && w.size+int64(len(line)) > w.maxBytes {
 		if err := w.rotate(); err != nil && w.f == nil {
@@ -80,7 +81,7 @@ func (w *file) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// rotate begins a new file. If the files cannot be renamed the present one goes on.
+// rotate begins a new file. If the files cannot be renamed it goes on with the current one.
 func (w *file) rotate() error {
 	w.names.Lock()
 	defer w.names.Unlock()
@@ -94,7 +95,7 @@ func (w *file) rotate() error {
 	return errors.Join(err, w.open())
 }
 
-// older is the path of a file by its age; 0: the newest.
+// older returns the path of a file by its age; 0 is the newest.
 func (w *file) older(i int) string {
 	if i == 0 {
 		return w.path

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// sample says which of many equal records are kept: of one caller one a second for each thing that is tried, and sampleRate a second
-// (sampleBurst at once) of all; of all callers together so many bytes (bytesRate) that, of what others did, files of the default sizes
-// keep that of days. So those who try without permission cannot fill a disk, nor push out what others did. The zero value is ready.
+// sample decides which of many equal records are kept: for one caller one per second for each thing it tries, and
+// sampleRate per second (sampleBurst at once) in total; for all callers together only so many bytes (bytesRate) that
+// files of the default sizes keep days of what others did. So callers who try without permission can neither fill a
+// disk nor push out what others did. The zero value is ready.
 type sample struct {
 	mu      sync.Mutex
 	callers map[Caller]*tries
 	seed    maphash.Seed
-	bytes   float64 // of bytesBurst that are spent, at
+	bytes   float64 // spent bytes of bytesBurst, at
 	at      time.Time
 }
 
@@ -28,23 +29,24 @@ const (
 	sampleEvery = time.Second
 	sampleRate  = 2.0
 	sampleBurst = 50.0
-	// samplesKept bounds the callers that are remembered, and for each the things that were tried.
+	// samplesKept bounds the remembered callers, and for each the things that it tried.
 	samplesKept = 4096
 	thingsKept  = 64
-	// bytesRate, a second, and bytesBurst bound the records of all callers: 1 MiB an hour, and 4 MiB at once.
+	// bytesRate, per second, and bytesBurst bound the records of all callers: 1 MiB an hour, and 4 MiB at once.
 	bytesRate  = float64(1<<20) / 3600
 	bytesBurst = 4 << 20
 )
 
-// tries are what one caller tried lately.
+// tries is what one caller tried lately.
 type tries struct {
 	spent  float64 // of sampleBurst, at
 	at     time.Time
-	left   int                  // tries that were left out since the last record
+	left   int                  // tries left out since the last record
 	things map[uint64]time.Time // by hash, when the last record was kept
 }
 
-// Admit says whether a record of so many bytes is kept, and how many of the caller's were left out since the last one that was.
+// Admit reports whether a record of a size in bytes is kept, and how many of the caller's were left out since the last
+// kept one.
 func (s *sample) Admit(now time.Time, by Caller, thing string, size int) (leftOut int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +70,8 @@ func (s *sample) Admit(now time.Time, by Caller, thing string, size int) (leftOu
 	return leftOut, true
 }
 
-// add remembers one more caller. If there are too many, those are forgotten that tried nothing for a while; if all did, the new ones
-// count as one.
+// add remembers one more caller. If there are too many, it forgets those that tried nothing for a while; if there are
+// none of these, the new ones count as one.
 func (s *sample) add(now time.Time, by Caller) *tries {
 	if len(s.callers) >= samplesKept {
 		for of, t := range s.callers {

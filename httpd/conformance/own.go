@@ -52,11 +52,11 @@ var watches = []check{
 	}},
 }
 
-// lifeChanges are the changes that a registration and the steps after it bring.
+// lifeChanges are the changes caused by a registration and the steps after it.
 var lifeChanges = []string{"ADDED registered UP", "MODIFIED changed OUT_OF_SERVICE", "DELETED quarantined OUT_OF_SERVICE", "ADDED changed OUT_OF_SERVICE", "DELETED canceled OUT_OF_SERVICE"}
 
-// live registers an instance, makes each change when the previous one has arrived, and expects them as lifeChanges has
-// them. next returns the changes after an index, and the index to go on from; live returns the last index.
+// live registers an instance, makes each change when the previous one has arrived, and expects the changes of
+// lifeChanges. next returns the changes after an index, and the index to resume from; live returns the last index.
 func (c *client) live(t *testing.T, next func(from string) (changes []any, index string)) (last string) {
 	t.Helper()
 	last = c.now()
@@ -92,20 +92,20 @@ func (c *client) step(id string, n int) {
 	c.wantEmpty(http.StatusOK, http.MethodDelete, c.path(id, ""), "")
 }
 
-// changeInWords is a change in three words.
+// changeInWords returns a change in three words.
 func changeInWords(t *testing.T, change any) string {
 	t.Helper()
 	checkInstance(t, at(t, change, "instance"), false)
 	return fmt.Sprintf("%s %s %s", text(t, change, "action"), text(t, change, "why"), text(t, change, "status"))
 }
 
-// now is the registry's index.
+// now returns the registry's index.
 func (c *client) now() string {
 	c.t.Helper()
 	return text(c.t, c.getJSON("/v1/rollcall/watch?wait=0s"), "index")
 }
 
-// ownPath is the path of an instance of the client's application in Rollcall's own API.
+// ownPath returns the path of an instance of the client's application in Rollcall's own API.
 func (c *client) ownPath(id, rest string) string {
 	return "/v1/rollcall/apps/" + c.app + "/" + id + rest
 }
@@ -136,7 +136,7 @@ func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
 	}
 }
 
-// acts are operators' acts and what they read about them.
+// acts covers operators' acts and what reads show about them.
 var acts = []check{
 	{"AnOverrideWithAnEndEnds", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
@@ -180,7 +180,8 @@ var acts = []check{
 		c.want(http.StatusOK, http.MethodPut, c.ownPath("i1", "/quarantine?for=2s"), "")
 		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
 		c.register(registration{id: "i1", dirty: 2000})
-		if state := text(t, c.explain("i1"), "state"); state != "quarantined" && state != "listed" { // listed if this took 2 s
+		// still listed if this took 2 s
+		if state := text(t, c.explain("i1"), "state"); state != "quarantined" && state != "listed" {
 			t.Errorf("it is %s", state)
 		}
 		c.eventually("it is listed", func() bool { return c.do(http.MethodGet, c.path("i1", ""), "").status == http.StatusOK })
@@ -223,7 +224,7 @@ func (c *client) explain(id string) map[string]any {
 	return c.getJSON(c.ownPath(id, "/explain"))
 }
 
-// inDelta is the actionType that the delta has for an instance of the client's application.
+// inDelta returns the delta's actionType for an instance of the client's application.
 func (c *client) inDelta(id string) string {
 	c.t.Helper()
 	for _, app := range at(c.t, c.getJSON("/eureka/apps/delta"), "applications", "application").([]any) {
@@ -239,7 +240,7 @@ func (c *client) inDelta(id string) string {
 	return ""
 }
 
-// eventually waits for a condition that the server reaches by itself.
+// eventually waits for a condition that the server reaches without further calls.
 func (c *client) eventually(what string, holds func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(liveness); !holds(); time.Sleep(10 * time.Millisecond) {

@@ -51,8 +51,8 @@ var traps = []check{
 		c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, older, "Content-Type", "application/json")
 	}},
 	{"Trap05ABatchOf250ItemsIsAnsweredInTime", func(t *testing.T, c *client) {
-		const inTime = 200 * time.Millisecond // for which a peer waits
-		const rounds = 100                    // one of which must be in time: the suite shares its machine with others
+		const inTime = 200 * time.Millisecond // how long a peer waits
+		const rounds = 100                    // at least one must be in time: the suite shares its machine with others
 		fastest := map[int]time.Duration{1: math.MaxInt64, 250: math.MaxInt64}
 		for range rounds {
 			for items := range fastest {
@@ -64,7 +64,8 @@ var traps = []check{
 				return
 			}
 		}
-		// If a disk is so slow that nothing is in time, a batch is not slower than one item: both are written once.
+		// If a disk is too slow for any to be in time, a batch is still not slower than one item: both are written
+		// once.
 		if more := fastest[250] - fastest[1]; more > inTime {
 			t.Errorf("the fastest of %d batches of 250 items took %v, and that of 1 item %v, want at most %v more", rounds, fastest[250], fastest[1], inTime)
 		}
@@ -191,7 +192,7 @@ func eachInstance(t *testing.T, doc map[string]any, visit func(key string, insta
 	}
 }
 
-// idOf returns the id of an instance, which may not give one of its own.
+// idOf returns the id of an instance, which need not give one of its own.
 func idOf(t *testing.T, instance any) string {
 	if id, ok := instance.(map[string]any)["instanceId"].(string); ok {
 		return id
@@ -223,7 +224,7 @@ func hashOf(list map[string]string) string {
 	return hash
 }
 
-// reads are queries, with the negotiation of their form.
+// reads covers queries, with the negotiation of their format.
 var reads = []check{
 	{"WithoutJSONInAcceptAnswersAreXML", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})
@@ -424,7 +425,7 @@ func (c *client) reads() []string {
 	}
 }
 
-// usual returns the consistency of reads that ask for none.
+// usual returns the consistency of reads that ask for none in particular.
 func (c *client) usual() string {
 	if c.consensus {
 		return "linearizable"
@@ -436,7 +437,7 @@ func (c *client) usual() string {
 func (c *client) wantConsistency(t *testing.T, path, word string) {
 	t.Helper()
 	if c.consensus {
-		if path != "/v1/rollcall/watch" { // it has no end
+		if path != "/v1/rollcall/watch" { // this one never ends
 			c.want(http.StatusOK, http.MethodGet, path+"?consistency="+word, "")
 		}
 		return

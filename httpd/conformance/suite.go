@@ -1,10 +1,10 @@
-// Package conformance is the test of Eureka's protocol as its clients and peers see it, and of what
-// Rollcall adds for watchers and operators: a suite that is run against the URL of a server, whatever
-// orders its operations. It does not test durability, freshness across nodes or faults.
+// Package conformance tests Eureka's protocol as its clients and peers see it, and what Rollcall adds for watchers and
+// operators: a suite that runs against the URL of a server, whatever orders its operations. It does not test
+// durability, freshness across nodes or faults.
 //
-// The suite needs a server that no other client changes meanwhile; instances that were registered there before do not
-// matter. Its files: suite.go has the order of the checks, their client, and the keys of documents; reads.go and
-// writes.go have the checks of Eureka's protocol, own.go those of our own API.
+// The suite needs a server that no other client changes meanwhile; instances registered there before do not matter.
+// Its files: suite.go has the order of the checks, their client, and the keys of documents; reads.go and writes.go
+// have the checks of Eureka's protocol, own.go those of our own API.
 package conformance
 
 import (
@@ -35,8 +35,8 @@ type Target struct {
 	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations, and
 	// decoder-matrix.json, spellings of a registration of ORDERS and the responses to them.
 	Fixtures fs.FS
-	// Consensus: reads are linearizable unless they ask for less. A server without consensus serves reads from its own
-	// state, and refuses to promise more.
+	// Consensus means that reads are linearizable unless they ask for less. A server without consensus serves reads
+	// from its own state, and refuses to promise more.
 	Consensus bool
 }
 
@@ -58,12 +58,11 @@ type check struct {
 	run  func(t *testing.T, c *client)
 }
 
-// client calls the server under test. It follows no redirect and decompresses nothing, as the
-// clients of the protocol do not.
+// client calls the server under test. Like the protocol's clients it follows no redirect and decompresses nothing.
 type client struct {
 	t         *testing.T
 	base      string // scheme and host
-	app       string // an application of its own, upper case
+	app       string // the client's own application, upper case
 	consensus bool   // see Target
 }
 
@@ -159,14 +158,14 @@ func text(t *testing.T, doc any, keys ...string) string {
 	return s
 }
 
-// registration is the body of a registration. The zero value of a field leaves it out.
+// registration is the body of a registration. Zero fields are left out.
 type registration struct {
 	app, id    string
 	status     string
 	overridden string
 	dirty      int64
 	vip        string
-	interval   int // seconds; 0 with a duration: 30
+	interval   int // seconds; 0 with a duration means 30
 	duration   int
 	metadata   map[string]string
 	amazon     bool
@@ -213,12 +212,12 @@ func (c *client) register(r registration, headers ...string) {
 	c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+url.PathEscape(r.app), r.json(), append(headers, "Content-Type", "application/json")...)
 }
 
-// path is the path of an instance of the client's application, with what follows it.
+// path returns the path of an instance of the client's application, with a suffix.
 func (c *client) path(id, rest string) string {
 	return "/eureka/apps/" + c.app + "/" + url.PathEscape(id) + rest
 }
 
-// status is the status of an instance of the client's application, as it is shown.
+// status returns the shown status of an instance of the client's application.
 func (c *client) status(id string) string {
 	c.t.Helper()
 	return text(c.t, c.getJSON(c.path(id, "")), "instance", "status")
@@ -233,8 +232,8 @@ func (c *client) wantStatus(id, want string) {
 // replication marks a call as a peer's.
 var replication = []string{"x-netflix-discovery-replication", "true"}
 
-// The keys of an instance: those that must be there and those that may. Strict clients refuse a
-// document for one key more, others fail for one less.
+// The required and the optional keys of an instance. Strict clients refuse a document with one key more, others fail
+// with one less.
 var (
 	fullRequired = []string{"hostName", "app", "ipAddr", "status", "overriddenStatus", "port", "securePort", "countryId",
 		"dataCenterInfo", "leaseInfo", "metadata", "isCoordinatingDiscoveryServer", "lastUpdatedTimestamp", "lastDirtyTimestamp"}

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// writes are registration, cancel and metadata.
+// writes covers registration, cancel and metadata.
 var writes = []check{
 	{"ANewRegistrationIsShownAtOnce", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
@@ -90,11 +90,12 @@ var writes = []check{
 			return shown.status == http.StatusOK
 		})
 		expect.Equal(t, fmt.Sprint(at(t, decode(t, shown.body), "instance", "leaseInfo", "durationInSecs")), "3", "durationInSecs is")
-		c.do(http.MethodDelete, c.path("i1", ""), "") // or its end changes lists while others are compared
+		// otherwise its end would change lists while others are compared
+		c.do(http.MethodDelete, c.path("i1", ""), "")
 	}},
 }
 
-// registrations checks the responses to right and wrong bodies of registrations.
+// registrations checks the responses to good and bad bodies of registrations.
 var registrations = []check{
 	{"TheLaterOfTwoRegistrationsByAClientCounts", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 2000})
@@ -103,7 +104,8 @@ var registrations = []check{
 		c.register(registration{id: "i1", dirty: 2000}) // sent once more
 		c.wantStatus("i1", "DOWN")
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("i1", "?status=DOWN&lastDirtyTimestamp=1000"), "")
-		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("i1", "?status=UP&lastDirtyTimestamp=2000"), "") // so it lives
+		// which shows that it is alive
+		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("i1", "?status=UP&lastDirtyTimestamp=2000"), "")
 		c.register(registration{id: "i1", dirty: 2000})
 		c.wantStatus("i1", "UP")
 		c.register(registration{id: "i2", dirty: 2000}, replication...)
@@ -239,7 +241,7 @@ func registerSpellings(t *testing.T, target Target) {
 	}
 }
 
-// renewals are heartbeats and the comparison of lastDirtyTimestamp.
+// renewals covers heartbeats and the comparison of lastDirtyTimestamp.
 var renewals = []check{
 	{"TimestampsOfRenewalsAreCompared", func(t *testing.T, c *client) {
 		for _, row := range []struct {
@@ -311,7 +313,7 @@ var renewals = []check{
 	}},
 }
 
-// overrides are the life of a status override.
+// overrides covers the life of a status override.
 var overrides = []check{
 	{"AnOverrideHoldsUntilItIsDeleted", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 1000})
@@ -402,7 +404,7 @@ func codes(t *testing.T, doc map[string]any) string {
 	return strings.Join(found, " ")
 }
 
-// item returns an item of a batch; more are further members.
+// item returns an item of a batch; more holds additional members.
 func (c *client) item(action, id, more string) string {
 	return `{"appName":"` + c.app + `","id":"` + id + `","action":"` + action + `"` + more + `}`
 }
@@ -418,7 +420,7 @@ func (c *client) registrationItem(r registration) string {
 	return c.item("Register", r.id, fmt.Sprintf(`,"lastDirtyTimestamp":%d,"status":"UP","instanceInfo":%s`, r.dirty, instance))
 }
 
-// batches are what peers send.
+// batches covers what peers send.
 var batches = []check{
 	{"EveryItemHasItsOwnStatus", func(t *testing.T, c *client) {
 		c.register(registration{id: "here", dirty: 2000})
@@ -498,7 +500,7 @@ var batches = []check{
 	}},
 }
 
-// others are the endpoints that no client needs to work.
+// others covers the endpoints that no client needs to work.
 var others = []check{
 	{"AutoScalingGroupsDoNotExistOutsideAWS", func(_ *testing.T, c *client) {
 		c.wantEmpty(http.StatusBadRequest, http.MethodPut, "/eureka/asg/group/status?value=ENABLED", "")

@@ -63,7 +63,7 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 		op.Overridden, _ = registry.ParseStatus(q.Text("overriddenstatus"))
 		return op, q.Err
 	}
-	said := web.ParamsOf(r) // separate from the call's parameters: only this word can be refused
+	said := web.ParamsOf(r) // a reader of its own: an unreadable status is not refused
 	if op.Status, _ = registry.ParseStatus(said.Text("status")); !e.contradicts(op) {
 		op.Status = registry.Unknown
 	}

@@ -57,7 +57,7 @@ func NewBubbledTLS(t *testing.T, config httpd.Config, secure *tls.Config) *Bubbl
 	return n
 }
 
-// After has f done in the bubble when so much time has passed. The test does not end before that is done.
+// After runs f in the bubble after a time. The test does not end before f is done.
 func After(t *testing.T, wait time.Duration, f func()) {
 	done := make(chan struct{})
 	time.AfterFunc(wait, func() {
@@ -92,7 +92,7 @@ type preservationDocument struct {
 	}
 }
 
-// Preservation sends a request under /v1/rollcall/self-Preservation, and returns the document that must come back.
+// Preservation sends a request under /v1/rollcall/self-preservation, and returns the document that must come back.
 func (n *Bubbled) Preservation(t *testing.T, method, path string) preservationDocument {
 	t.Helper()
 	got := need.Got(n.RoundTrip(t, Request(method, "/v1/rollcall/self-preservation"+path, "")))(t)
@@ -102,7 +102,7 @@ func (n *Bubbled) Preservation(t *testing.T, method, path string) preservationDo
 	return p
 }
 
-// waiter is a blocking query under way, and the response that it got.
+// waiter is a blocking query under way, and its response.
 type waiter struct {
 	target string
 	before Reply // what it read before it began to wait
@@ -110,7 +110,7 @@ type waiter struct {
 	after  Reply
 }
 
-// wait begins a blocking query of each target, with the index that a read of it has.
+// wait starts a blocking query of each target, with the index of a read before it.
 func (n *Bubbled) wait(t *testing.T, ctx context.Context, targets []string) []*waiter {
 	t.Helper()
 	all := make([]*waiter, len(targets))
@@ -119,7 +119,8 @@ func (n *Bubbled) wait(t *testing.T, ctx context.Context, targets []string) []*w
 		all[i] = w
 		query := separator(target) + "index=" + strconv.FormatUint(w.before.Index(t), 10) + "&wait=9m"
 		go func() {
-			r, _ := http.NewRequestWithContext(ctx, "GET", "http://node"+target+query, nil) // the target is well-formed
+			// cannot fail: the target is well-formed
+			r, _ := http.NewRequestWithContext(ctx, "GET", "http://node"+target+query, nil)
 			resp, err := n.client.Do(r)
 			if err != nil {
 				return
@@ -136,7 +137,7 @@ func (n *Bubbled) wait(t *testing.T, ctx context.Context, targets []string) []*w
 	return all
 }
 
-// separator stands before one more parameter of a target.
+// separator returns what precedes one more parameter of a target.
 func separator(target string) string {
 	if strings.Contains(target, "?") {
 		return "&"
@@ -144,9 +145,9 @@ func separator(target string) string {
 	return "?"
 }
 
-// Wakes makes a change while a blocking query of each target waits, and returns a letter for each: W, it was answered with
-// another document; w, with the same one; a dot: it still waits. One whose document has changed must be answered, with a
-// higher index, and no index may go back.
+// Wakes makes a change while a blocking query of each target waits, and returns a letter for each: W if it was
+// answered with another document, w if with the same one, and a dot if it still waits. A query whose document has
+// changed must be answered, with a higher index, and no index may go back.
 func (n *Bubbled) Wakes(t *testing.T, name string, targets []string, change func()) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +181,7 @@ func (n *Bubbled) Wakes(t *testing.T, name string, targets []string, change func
 	return string(letters)
 }
 
-// Restart has the node go on from a snapshot, and compares what it serves.
+// Restart makes the node go on from a snapshot, and compares what it serves.
 func (n *Bubbled) Restart(t *testing.T, targets []string) {
 	t.Helper()
 	before := make([]Reply, len(targets))
@@ -206,7 +207,7 @@ func (n *Bubbled) Post(t *testing.T, path string, fields ...string) Reply {
 	return n.Send(t, http.MethodPost, path, form.Encode(), "Content-Type: application/x-www-form-urlencoded")
 }
 
-// explained is what the tests look at in an explanation.
+// explained holds the parts of an explanation that tests look at.
 type explained struct {
 	App, ID, State, Summary, Status, Reported, Clock string
 	Expired                                          bool
@@ -237,7 +238,7 @@ type explained struct {
 	}
 }
 
-// Story is what was told about an instance, one line per event.
+// Story tells an instance's history, one line per event.
 func (e explained) Story() string {
 	var lines []string
 	for _, h := range e.History {
@@ -264,7 +265,7 @@ func (n *Bubbled) Explain(t *testing.T, id string) explained {
 	return e
 }
 
-// Fleet registers so many instances and lets time pass, in which only some of them renew.
+// Fleet registers instances and lets time pass, in which only some of them renew.
 func (n *Bubbled) Fleet(t *testing.T, all, renewing int, d time.Duration) {
 	t.Helper()
 	for i := range all {
@@ -279,11 +280,11 @@ func (n *Bubbled) Fleet(t *testing.T, all, renewing int, d time.Duration) {
 	}
 }
 
-// gatedRoutes are the fetches that a server refuses which has nothing to show.
+// gatedRoutes are the fetches that a server refuses while it has nothing to show.
 var gatedRoutes = []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS", "/eureka/vips/orders", "/eureka/svips/orders"}
 
-// WantFetches fails unless fetches are answered, or all of them refused with an empty 403, and
-// everything else is answered.
+// WantFetches fails unless fetches are answered, or all of them refused with an empty 403, and everything else is
+// answered.
 func (n *Bubbled) WantFetches(t *testing.T, open bool) {
 	t.Helper()
 	for _, path := range gatedRoutes {
@@ -295,9 +296,8 @@ func (n *Bubbled) WantFetches(t *testing.T, open bool) {
 	}
 }
 
-// Bubbled is a handler behind a server with its own settings, and a client, in a bubble of
-// testing/synctest. Its connections hold nothing back: a write waits for its reader, so a slow reader is slow by the bubble's
-// clock.
+// Bubbled is a handler behind a server with its own settings, and a client, in a bubble of testing/synctest. Its
+// connections buffer nothing: a write waits for its reader, so a slow reader is slow by the bubble's clock.
 type Bubbled struct {
 	*registrytest.Memory
 	Handler *httpd.Handler
@@ -314,7 +314,7 @@ func (n *Bubbled) Open(t *testing.T) net.Conn {
 	return conn
 }
 
-// OpenRequest sends a request and returns the response, of which no more than the header has been read.
+// OpenRequest sends a request and returns the response after reading only its header.
 func (n *Bubbled) OpenRequest(t *testing.T, request string) (*http.Response, error) {
 	conn := n.Open(t)
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -369,8 +369,7 @@ func (n *Bubbled) Send(t testing.TB, method, target, body string, headers ...str
 	return Reply{Status: resp.StatusCode, Header: resp.Header, Body: string(need.Got(io.ReadAll(resp.Body))(t))}
 }
 
-// Pipes is a listener in memory. A wait for a pipe lets the time of a bubble go on, a wait for a socket
-// does not.
+// Pipes is a listener in memory. A wait for a pipe lets a bubble's time go on, a wait for a socket does not.
 type Pipes struct {
 	Dialed chan net.Conn
 	Closed chan struct{}
@@ -406,7 +405,7 @@ func (p *Pipes) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Waiting is calls that wait, by what they are. The function returns what became of them: "" while they wait.
+// Waiting starts calls that wait, by name. The function it returns tells their results, or "" while they wait.
 func (n *Bubbled) Waiting(t *testing.T, fields ...string) (ended func() map[string]string) {
 	t.Helper()
 	session := DecodeReply[struct{ ID string }](t, n.Send(t, "POST", "/v1/rollcall/sessions", "", fields...)).ID
@@ -438,10 +437,10 @@ func (n *Bubbled) Waiting(t *testing.T, fields ...string) (ended func() map[stri
 	}
 }
 
-// fromDC2 is what the servers of datacenter dc2 send.
+// fromDC2 is the origin of the servers of datacenter dc2.
 var fromDC2 = registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
 
-// Remote registers ORDERS/i1 as an instance of dc2; heard, of which the link's contact is noted too.
+// Remote registers ORDERS/i1 as an instance of dc2; heard also records a contact over dc2's link.
 func (n *Bubbled) Remote(t *testing.T, heard bool) {
 	t.Helper()
 	ops := []registry.Op{registry.Replica{Instance: NewInstance("ORDERS", "i1"), Life: 1}}
@@ -459,7 +458,7 @@ func WithNode(t *testing.T, test func(t *testing.T, n *Bubbled)) {
 	Bubble(t, func(t *testing.T) { test(t, NewBubbled(t, httpd.Config{})) })
 }
 
-// WithInstance is WithNode where the instance i1 of ORDERS is registered.
+// WithInstance is WithNode with the instance i1 of ORDERS registered.
 func WithInstance(t *testing.T, test func(t *testing.T, n *Bubbled)) {
 	WithNode(t, func(t *testing.T, n *Bubbled) {
 		n.Perform(t, registry.Register{Instance: NewInstance("ORDERS", "i1")})
@@ -467,7 +466,7 @@ func WithInstance(t *testing.T, test func(t *testing.T, n *Bubbled)) {
 	})
 }
 
-// InBubble runs a test of that name in a bubble.
+// InBubble runs a named test in a bubble.
 func InBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { Bubble(t, test) })
 }

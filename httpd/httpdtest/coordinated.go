@@ -31,7 +31,7 @@ func (c *Coordinated) Txn(ops ...string) Reply {
 	return c.Send("PUT", "/v1/txn", "["+strings.Join(ops, ",")+"]")
 }
 
-// IndexOf is a member of what a read responds, by path.
+// IndexOf returns a member of a read's response, by path.
 func (c *Coordinated) IndexOf(t *testing.T, path string, members ...any) uint64 {
 	t.Helper()
 	var at any
@@ -66,13 +66,13 @@ func (c *Coordinated) Start(ctx context.Context, method, target string, headers 
 	return p
 }
 
-// Wait is the response and how long it took.
+// Wait returns the response and how long it took.
 func (p *Pending) Wait() (Reply, time.Duration) {
 	<-p.done
 	return p.Got, p.Took
 }
 
-// Answered says whether there is a response by now, once all that can happen at this time has.
+// Answered reports whether there is a response by now, once everything that can happen at this time has.
 func (p *Pending) Answered() bool {
 	synctest.Wait()
 	select {
@@ -89,10 +89,10 @@ func Coordinates(path string) bool {
 		first, _, _ := strings.Cut(rest, "/")
 		return first == "sessions" || first == "locks" || first == "semaphores" || first == "fence"
 	}
-	return strings.HasPrefix(path, "/v1/") && path != "/v1/acl/bootstrap" // which is asked for a permission first
+	return strings.HasPrefix(path, "/v1/") && path != "/v1/acl/bootstrap" // needs a permission first
 }
 
-// Coordinated is a handler with coordination, asked without a network.
+// Coordinated is a handler with coordination, called without a network.
 type Coordinated struct {
 	*registrytest.Memory
 	Kv      *kvtest.Memory
@@ -125,7 +125,7 @@ func WithKey(t *testing.T, test func(t *testing.T, c *Coordinated)) {
 	})
 }
 
-// SendUntil sends a request with these header lines and returns the response, or what there is of it when the
+// SendUntil sends a request with these header lines and returns the response, or the part of it that exists when the
 // context ends.
 func (c *Coordinated) SendUntil(ctx context.Context, method, target, body string, headers ...string) Reply {
 	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
@@ -138,7 +138,7 @@ func (c *Coordinated) SendUntil(ctx context.Context, method, target, body string
 	return Reply{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
 }
 
-// SendFrom is send by a client at an address.
+// SendFrom is Send by a client at an address.
 func (c *Coordinated) SendFrom(source, method, target, body string) Reply {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.RemoteAddr = source
@@ -155,7 +155,7 @@ func (c *Coordinated) Send(method, target, body string, headers ...string) Reply
 // Get returns the response to a GET.
 func (c *Coordinated) Get(target string) Reply { return c.Send(http.MethodGet, target, "") }
 
-// Put must succeed with true.
+// Put sends a PUT that must succeed with true.
 func (c *Coordinated) Put(t testing.TB, target, body string) Reply {
 	t.Helper()
 	got := c.Send(http.MethodPut, target, body)
@@ -163,7 +163,7 @@ func (c *Coordinated) Put(t testing.TB, target, body string) Reply {
 	return got
 }
 
-// Session creates one with Consul's API.
+// Session creates a session with Consul's API.
 func (c *Coordinated) Session(t testing.TB, body string) string {
 	t.Helper()
 	got := c.Send(http.MethodPut, "/v1/session/create", body)
@@ -216,10 +216,10 @@ func (c *Coordinated) NextIndex() kv.Index {
 	return c.Kv.State.View().Index() + 1
 }
 
-// FormType is the header of a form.
+// FormType is the header line of a form.
 const FormType = "Content-Type: application/x-www-form-urlencoded"
 
-// FormOf is the body of a form.
+// FormOf returns the body of a form.
 func FormOf(fields ...string) string {
 	form := url.Values{}
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -228,19 +228,19 @@ func FormOf(fields ...string) string {
 	return form.Encode()
 }
 
-// Act sends the form of an Act.
+// Act sends the form of an act.
 func (c *Coordinated) Act(name string, fields ...string) Reply {
 	return c.Send(http.MethodPost, "/ui/acts/"+name, FormOf(fields...), FormType)
 }
 
-// KeyPairs is what a read of keys responds with.
+// KeyPairs is the response to a read of keys.
 type KeyPairs []struct {
 	Value       []byte
 	Flags       uint64
 	ModifyIndex uint64
 }
 
-// Key is a Key as the API has it.
+// Key is a key as the API shows it.
 func (c *Coordinated) Key(t *testing.T, name string) (value string, flags uint64) {
 	t.Helper()
 	pairs := DecodeReply[KeyPairs](t, c.Get("/v1/kv/"+name))

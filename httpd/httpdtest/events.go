@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// event is a server-sent event as a browser understands it. One without a name and data is an id alone.
+// event is a server-sent event as a browser understands it. One without a name and data only carries an id.
 type event struct {
 	Name, Id, Comment string
 	Data              struct {
@@ -31,17 +31,17 @@ type events struct {
 	Start event
 }
 
-// documents are what the data of an event is, by its name. Servers write them by hand.
+// documents are the types of the events' data, by name. Servers write them by hand.
 var documents = map[string]any{"start": &api.Start{}, "change": &api.Change{}, "reset": &api.Reset{}}
 
-// Strictly reads a document that has no member which package api does not declare.
+// Strictly reads a document that may only have members declared by package api.
 func Strictly(text string, into any) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
 	return dec.Decode(into)
 }
 
-// NewEvents reads events off a body.
+// NewEvents returns a reader of a body's events.
 func NewEvents(t testing.TB, body io.Reader) *events { return &events{t: t, in: bufio.NewReader(body)} }
 
 // Next reads an event; ok is false at the end of the stream.

@@ -16,10 +16,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// FakePeers is an httpd.Peers that answers everything alike and remembers what it was asked.
+// FakePeers is an httpd.Peers that gives every call the same answer and remembers the calls.
 type FakePeers struct {
 	Err        error
-	StatusJSON string // response of Status; "": {}
+	StatusJSON string // response of Status; empty means {}
 	Calls      []string
 	WriteState func(w io.Writer) error
 	Takes      time.Duration // a comparison
@@ -97,7 +97,7 @@ func (p *FakePeers) Forget(_ context.Context, sender string, by registry.Act) er
 	return err
 }
 
-// AloneConfig is of a node without consensus.
+// AloneConfig is the configuration of a node without consensus.
 func AloneConfig() httpd.Config {
 	return httpd.Config{Reads: web.ReadsStale, WithoutConsensus: true, Datacenter: "dc1"}
 }

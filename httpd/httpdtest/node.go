@@ -21,8 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// liveness bounds what must happen soon: ten times what it should take, and more where the machine is
-// shared.
+// liveness bounds what must happen soon: ten times what it should take, and more on a shared machine.
 const liveness = time.Minute
 
 // NewNode starts a node with the server's own settings; change may adapt them to the test.
@@ -31,7 +30,7 @@ func NewNode(t testing.TB, config httpd.Config, change func(*http.Server)) *Node
 	return NewNodeOn(t, config, change, func(l net.Listener) net.Listener { return l })
 }
 
-// NewNodeOn is NewNode behind a listener of the test's.
+// NewNodeOn is NewNode behind the test's own listener.
 func NewNodeOn(t testing.TB, config httpd.Config, change func(*http.Server), on func(net.Listener) net.Listener) *Node {
 	t.Helper()
 	n := &Node{Memory: registrytest.New()}
@@ -63,7 +62,7 @@ func ReadReply(t testing.TB, conn net.Conn, request string) Reply {
 	return nextReply(t, bufio.NewReader(conn), request)
 }
 
-// nextReply reads the response to a request from a connection on which others may follow.
+// nextReply reads a response from a connection on which others may follow.
 func nextReply(t testing.TB, in *bufio.Reader, request string) Reply {
 	t.Helper()
 	method, _, _ := strings.Cut(request, " ")
@@ -81,7 +80,7 @@ func ReadHead(t testing.TB, conn net.Conn) *http.Response {
 	return need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 }
 
-// From opens a connection From an address of loopback, on which something was asked.
+// From opens a connection from a loopback address, on which a request has already been made.
 func (n *Node) From(t *testing.T, address string) Line {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
@@ -106,7 +105,7 @@ func (l Line) Works(t *testing.T) bool {
 	return l.RoundTrip(t, Request("GET", "/healthz", "")).Status == 200
 }
 
-// catalogOnly is the coordination of a node of which no test asks for keys.
+// catalogOnly is the coordination of a node whose keys no test uses.
 type catalogOnly struct {
 	kv.Service
 	Memory *registrytest.Memory
@@ -122,7 +121,7 @@ func (catalogOnly) RaftAddresses() (string, []string) {
 	return "10.1.0.2:7762", []string{"10.1.0.1:7761", "10.1.0.2:7762", "10.1.0.3:7763"}
 }
 
-// CatalogConfig is a node's with a catalog, which is to get the node's memory.
+// CatalogConfig returns the configuration of a node with a catalog; the node's memory must be put into it.
 func CatalogConfig() (config httpd.Config, catalog *catalogOnly) {
 	catalog = &catalogOnly{}
 	return httpd.Config{Coordination: catalog, Agents: httpd.OneAgent, Cluster: ThreeNodes, Node: "n1", Version: "1.2.3"}, catalog
@@ -143,7 +142,7 @@ func (n *Node) Call(t testing.TB, method, target, body string) Reply {
 	return n.Send(t, Request(method, target, body))
 }
 
-// Must sends a request that Must be answered 200.
+// Must sends a request that must be answered 200.
 func (n *Node) Must(t testing.TB, method, target, body string) Reply {
 	t.Helper()
 	got := n.Call(t, method, target, body)
@@ -160,7 +159,7 @@ func Read[T any](t testing.TB, n *Node, target string) T {
 	return value
 }
 
-// Index is the Index of a response.
+// Index returns the index of a response.
 func (r Reply) Index(t testing.TB) uint64 {
 	t.Helper()
 	var index uint64
@@ -169,7 +168,7 @@ func (r Reply) Index(t testing.TB) uint64 {
 	return index
 }
 
-// Passing says whether a service of an id is among those of its name that are Passing.
+// Passing reports whether the service with an id is among the passing ones of its name.
 func (n *Node) Passing(t testing.TB, name, id string) bool {
 	t.Helper()
 	services := Read[[]struct{ Service struct{ ID string } }](t, n, "/v1/health/service/"+name+"?passing")
@@ -181,7 +180,7 @@ func (n *Node) Passing(t testing.TB, name, id string) bool {
 	return false
 }
 
-// Checks are the Checks of a service.
+// Checks returns the checks of a service.
 func (n *Node) Checks(t testing.TB, name, id string) string {
 	t.Helper()
 	var texts []string
@@ -245,7 +244,7 @@ type Reply struct {
 	Closed bool // the server said that it ends the connection
 }
 
-// Says expects a status, and text in the body; of Says what it is the reply to.
+// Says expects a status, and text in the body; of says what was asked.
 func (r Reply) Says(t testing.TB, status int, text, of string, args ...any) Reply {
 	t.Helper()
 	expect.That(t, r.Status == status && strings.Contains(r.Body, text),
@@ -253,22 +252,22 @@ func (r Reply) Says(t testing.TB, status int, text, of string, args ...any) Repl
 	return r
 }
 
-// Is expects a status, and a body that Is nothing but the text.
+// Is expects a status, and a body that is exactly the text.
 func (r Reply) Is(t testing.TB, status int, body, of string, args ...any) Reply {
 	t.Helper()
 	expect.That(t, r.Status == status && r.Body == body, "%s: got %d %q, want %d %q", fmt.Sprintf(of, args...), r.Status, r.Body, status, body)
 	return r
 }
 
-// With expects a header field; "": none.
+// With expects a header field, or its absence if the value is empty.
 func (r Reply) With(t testing.TB, name, value string) Reply {
 	t.Helper()
 	expect.Equal(t, r.Header.Get(name), value, "%d %.100q: %s is", r.Status, r.Body, name)
 	return r
 }
 
-// Send writes bytes as they are and reads one response. The write may fail when the server has
-// Answered and closed before it read everything.
+// Send writes bytes unchanged and reads one response. The write may fail if the server has answered and closed before
+// it read everything.
 func (n *Node) Send(t testing.TB, request string) Reply {
 	t.Helper()
 	conn := n.Dial(t)

@@ -1,5 +1,5 @@
-// Package httpdtest has nodes to test the HTTP face with: handlers behind real servers, in bubbles of virtual time, or
-// called directly, and the requests and instances that tests send them.
+// Package httpdtest provides nodes to test the HTTP face with: handlers behind real servers, in bubbles of virtual
+// time, or called directly, and the requests and instances that tests send them.
 //
 //	node.go        a node behind a real server, and what it replies
 //	bubbled.go     a node in virtual time
@@ -28,7 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Request is a well-formed Request with these header lines and body.
+// Request returns a well-formed request with these header lines and body.
 func Request(method, target, body string, headers ...string) string {
 	lines := []string{method + " " + target + " HTTP/1.1", "Host: node"}
 	lines = append(lines, headers...)
@@ -47,7 +47,7 @@ const InstanceJSON = `{"instance":{"instanceId":"i1","hostName":"h","app":"ORDER
 const InstanceXML = `<instance><instanceId>i1</instanceId><hostName>h</hostName><app>ORDERS</app><ipAddr>10.0.0.1</ipAddr>` +
 	`<status>UP</status><dataCenterInfo class="x"><name>MyOwn</name></dataCenterInfo></instance>`
 
-// NewInstance is an instance as a client registers it.
+// NewInstance returns an instance as a client registers it.
 func NewInstance(app, id string) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up, CountryID: 1,
@@ -60,14 +60,14 @@ func NewInstance(app, id string) *registry.Instance {
 func Gzipped(text string) string {
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
-	_, _ = io.WriteString(w, text) // Memory does not fail
+	_, _ = io.WriteString(w, text) // cannot fail: it writes to memory
 	_ = w.Close()
 	return buf.String()
 }
 
 func Decimal(n int) string { return strconv.Itoa(n) }
 
-// Register is a raw registration of ORDERS/i1.
+// Register returns a raw registration of ORDERS/i1.
 func Register(body string, headers ...string) string {
 	return Request("POST", "/eureka/apps/ORDERS", body, headers...)
 }
@@ -79,7 +79,7 @@ func WithStatus(i *registry.Instance, status registry.Status, dirty int64) *regi
 	return &c
 }
 
-// Gathered is the sum of a metric's series that have these labels.
+// Gathered returns the sum of a metric's series with these labels.
 func Gathered(t testing.TB, metrics *prometheus.Registry, name string, labels map[string]string) float64 {
 	t.Helper()
 	families := need.Got(metrics.Gather())(t)
@@ -113,7 +113,7 @@ func Gathered(t testing.TB, metrics *prometheus.Registry, name string, labels ma
 // KeyOf returns the key of an instance of ORDERS.
 func KeyOf(id string) registry.Key { return registry.NewKey("ORDERS", id) }
 
-// Certified is the certificate of package httptest, for example.com, and a pool that trusts it.
+// Certified returns the certificate of package httptest, for example.com, and a pool that trusts it.
 func Certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.NotFoundHandler())

@@ -1,5 +1,5 @@
-// Command gateway forwards requests by path, and lets only so many of each route be under way at a
-// time, over all its processes together: each holds a permit of the route's semaphore meanwhile.
+// Command gateway forwards requests by path, and limits how many of each route are under way at a time, across all its
+// processes: each holds a permit of the route's semaphore meanwhile.
 package main
 
 import (
@@ -33,14 +33,14 @@ func main() {
 	log.Fatal(http.ListenAndServe(*listen, &gateway{client: c, routes: routes, patience: *patience}))
 }
 
-// route is where requests of a path go, and how many at a time.
+// route is where a path's requests go, and how many at a time.
 type route struct {
 	path  string
 	limit int
 	proxy *httputil.ReverseProxy
 }
 
-// routeList is the routes of the command line.
+// routeList holds the routes of the command line.
 type routeList []route
 
 // String implements flag.Value.
@@ -83,7 +83,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// forward waits for a permit of the route, in order with all others who do, and holds it during the call.
+// forward waits for a permit of the route, in turn with all others, and holds it during the call.
 func (g *gateway) forward(w http.ResponseWriter, r *http.Request, to route) {
 	turn, cancel := context.WithTimeout(r.Context(), g.patience)
 	defer cancel()
@@ -106,7 +106,7 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request, to route) {
 	to.proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// holder is what rollcall shows of who holds a permit.
+// holder returns what Rollcall shows about the holder of a permit.
 func holder(r *http.Request) string {
 	host, _ := os.Hostname()
 	return fmt.Sprintf("%s:%d for %s", host, os.Getpid(), r.RemoteAddr)
@@ -114,6 +114,6 @@ func holder(r *http.Request) string {
 
 func release(ctx context.Context, permit *client.Held) {
 	if err := permit.Release(ctx); err != nil {
-		log.Print(err) // it is free when its session has ended
+		log.Print(err) // the permit is free once its session has ended
 	}
 }

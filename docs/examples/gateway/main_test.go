@@ -22,7 +22,7 @@ type semaphores struct {
 	changed chan struct{} // closed and replaced at each release
 	made    int
 	holders map[string][]string // sessions by semaphore
-	queued  chan string         // the semaphore, for each request that has to wait
+	queued  chan string         // receives the semaphore's name for each request that has to wait
 }
 
 func startSemaphores(t *testing.T) (*semaphores, *client.Client) {
@@ -92,7 +92,7 @@ func (s *semaphores) acquire(w http.ResponseWriter, r *http.Request, name, sessi
 	fmt.Fprintf(w, `{"acquired":true,"fence":%d}`, s.made)
 }
 
-// backend counts what is under way, and keeps every call until it is let go.
+// backend counts the calls under way, and holds each until it is released.
 type backend struct {
 	entered chan struct{}
 	let     chan struct{}
@@ -115,7 +115,7 @@ func (b *backend) add(n int) {
 	b.most = max(b.most, b.now)
 }
 
-// startGateway returns the URL of a gateway with two routes, of limit 2 each, and what is behind them.
+// startGateway returns the URL of a gateway with two routes, of limit 2 each, and their backends.
 func startGateway(t *testing.T, c *client.Client, patience time.Duration) (string, map[string]*backend) {
 	t.Helper()
 	g := &gateway{client: c, patience: patience}
@@ -132,7 +132,7 @@ func startGateway(t *testing.T, c *client.Client, patience time.Duration) (strin
 	return front.URL, backends
 }
 
-// get returns the status of an answer, 0 if there is none.
+// get returns the status of an answer, or 0 without one.
 func get(url string) (int, http.Header) {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -184,7 +184,7 @@ func TestNeverMoreThanTheLimitAreUnderWay(t *testing.T) {
 
 func TestARequestWhoseTurnDoesNotComeIsToldToComeAgain(t *testing.T) {
 	_, c := startSemaphores(t)
-	front, backends := startGateway(t, c, 2*time.Second) // far more than the first two take
+	front, backends := startGateway(t, c, 2*time.Second) // far longer than the first two take
 	b := backends["/reports"]
 	var calls sync.WaitGroup
 	for range 2 {

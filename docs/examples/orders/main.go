@@ -1,5 +1,5 @@
-// Command orders is a small service of many instances. Each registers itself, keeps a list of the
-// instances of all services, and calls services by their names.
+// Command orders is a small service of many instances. Each registers itself, keeps a list of the instances of all
+// services, and calls services by name.
 package main
 
 import (
@@ -93,8 +93,8 @@ type service struct {
 	down   atomic.Bool  // set by PUT /health; reported to the registry
 }
 
-// start registers an instance and starts to keep the list of the others. base sends the calls to services; nil: the default
-// transport.
+// start registers an instance and starts keeping the list of the others. base sends the calls to services; nil means
+// the default transport.
 func start(c *client.Client, i *registry.Instance, base http.RoundTripper) (*service, error) {
 	s := &service{client: c}
 	var err error
@@ -163,8 +163,8 @@ func (s *service) call(w http.ResponseWriter, r *http.Request) {
 	io.Copy(w, resp.Body)
 }
 
-// health responds with 503 while the instance is down. It does not when only the registry cannot be reached: instances that
-// have this one in their lists call it all the same.
+// health responds with 503 while the instance is down. It does not do so when only the registry is unreachable:
+// instances that have this one in their lists keep calling it.
 func (s *service) health(w http.ResponseWriter, _ *http.Request) {
 	if s.down.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -175,15 +175,16 @@ func (s *service) health(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// leave ends the service without a failed call: first no other instance starts a call to it any more, then the calls under way
-// end, and last its registration is canceled.
+// leave ends the service without a failed call: first other instances stop calling it, then the calls under way end,
+// and last its registration is canceled.
 func (s *service) leave(settle time.Duration, server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), settle+15*time.Second)
 	defer cancel()
-	drain, cancel := context.WithTimeout(ctx, settle+5*time.Second) // leaves time for the rest, which must be done in any case
+	// leaves time for the rest, which must be done in any case
+	drain, cancel := context.WithTimeout(ctx, settle+5*time.Second)
 	defer cancel()
 	if err := s.self.Drain(drain, settle); err != nil {
-		log.Print(err) // it is OUT_OF_SERVICE all the same, but some server may not know yet: a dead one, for example
+		log.Print(err) // it is OUT_OF_SERVICE all the same, but some server, such as a dead one, may not know yet
 	}
 	return errors.Join(server.Shutdown(ctx), s.client.Close(ctx))
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// newEureka is a server in memory, whose leases end. It has no route that a stock one lacks.
+// newEureka is a server in memory whose leases end. It has only a stock server's routes.
 func newEureka(t *testing.T) http.Handler {
 	leases := registrytest.New()
 	routes := need.Got(httpd.New(httpd.Config{Service: leases}))(t)
@@ -44,14 +44,14 @@ func newEureka(t *testing.T) http.Handler {
 	})
 }
 
-// network is a network in memory of hosts that serve. Connections to others are refused.
+// network is a network in memory of serving hosts. It refuses connections to others.
 type network struct {
 	mu    sync.Mutex
 	hosts map[string]http.Handler
 	calls map[string]int // by host, refused ones included
 }
 
-// serve lets a host serve; nil: it is dead.
+// serve makes a host serve, or, with nil, marks it dead.
 func (n *network) serve(host string, h http.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +83,7 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// started is an instance on the network. Its own way to the registry can be cut, as its death does.
+// started is an instance on the network. Its own path to the registry can be cut, which its death does.
 type started struct {
 	*service
 	host string
@@ -91,7 +91,7 @@ type started struct {
 	net  *network
 }
 
-// RoundTrip implements http.RoundTripper: what the instance sends.
+// RoundTrip implements http.RoundTripper for what the instance sends.
 func (s *started) RoundTrip(r *http.Request) (*http.Response, error) {
 	if s.dead.Load() {
 		return nil, errors.New("dead")
@@ -137,8 +137,8 @@ func (s *started) get(method, path string) (int, string) {
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
-// TestTheDeadAreNotCalledOnceTheListIsWithoutThem: of two instances one is killed. Until the registry and
-// its clients know, calls succeed all the same; from then on none goes to the dead one.
+// TestTheDeadAreNotCalledOnceTheListIsWithoutThem kills one of two instances. Until the registry and its clients know,
+// calls still succeed; from then on none goes to the dead one.
 func TestTheDeadAreNotCalledOnceTheListIsWithoutThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNetwork(t)
@@ -198,7 +198,7 @@ func TestALeavingInstanceDrainsBeforeItIsGone(t *testing.T) {
 		n := startNetwork(t)
 		caller, leaving := n.start(t, "1"), n.start(t, "2")
 		key := leaving.self.Instance().Key()
-		time.Sleep(time.Minute + time.Second) // between two fetches: it may be STARTING on its way out
+		time.Sleep(time.Minute + time.Second) // between two fetches: it may show STARTING on its way out
 		start := time.Now()
 		var seen []string
 		caller.others.OnChange(func(_, now *client.Snapshot) {
