@@ -33,16 +33,16 @@ import (
 // benchNodes is how many nodes a cluster has.
 const benchNodes = 3
 
-// benchCluster is three server processes with default settings, but for those it was started with.
+// benchCluster is three server processes with default settings, except those given at its start.
 type benchCluster struct {
 	nodes     []*localcluster.Node
-	client    *client.Client // of all nodes, of which the first that answers is asked
+	client    *client.Client // asks the nodes in turn until one answers
 	server    string         // the program
 	profilers []string       // addresses of the nodes' profilers
 	leads     bool           // with consensus: one of them must lead
 }
 
-// newBenchCluster makes a cluster of nodes that know each other. Nothing runs yet.
+// newBenchCluster makes a cluster of nodes that know each other. It starts nothing.
 func newBenchCluster(server string, nodes []*localcluster.Node, args []string) (*benchCluster, error) {
 	ports, err := localcluster.ClaimPorts(len(nodes))
 	if err != nil {
@@ -60,8 +60,8 @@ func newBenchCluster(server string, nodes []*localcluster.Node, args []string) (
 	return c, nil
 }
 
-// startBenchCluster starts a new cluster below dir, the only datacenter there is. The caller stops it. After an
-// error nothing runs.
+// startBenchCluster starts a new cluster below dir, as the only datacenter. The caller stops it. After an error
+// nothing runs.
 func startBenchCluster(ctx context.Context, server, dir, mode string, args ...string) (*benchCluster, error) {
 	nodes, err := localcluster.LayOut(dir, mode, 1, benchNodes)
 	if err != nil {
@@ -94,8 +94,7 @@ func (c *benchCluster) start(ctx context.Context) (err error) {
 
 func (c *benchCluster) stop() { localcluster.StopAll(c.nodes) }
 
-// restart ends a node by SIGTERM, starts it again, and returns the time from its start until it may
-// serve.
+// restart ends a node by SIGTERM, starts it again, and returns the time from its start until it can serve.
 func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, error) {
 	n := c.nodes[node]
 	if err := n.Terminate(ctx); err != nil {
@@ -152,7 +151,7 @@ func getOK(ctx context.Context, url string, headers ...string) (*http.Response, 
 	return resp, nil
 }
 
-// addrs are the nodes' HTTP addresses.
+// addrs returns the nodes' HTTP addresses.
 func (c *benchCluster) addrs() []string {
 	addrs := make([]string, len(c.nodes))
 	for i, n := range c.nodes {
@@ -161,7 +160,7 @@ func (c *benchCluster) addrs() []string {
 	return addrs
 }
 
-// benchClient is a client of nodes, of which the first that answers is asked.
+// benchClient returns a client that asks nodes in turn until one answers.
 func benchClient(addrs ...string) (*client.Client, error) {
 	servers := make([]string, len(addrs))
 	for i, addr := range addrs {
@@ -170,8 +169,7 @@ func benchClient(addrs ...string) (*client.Client, error) {
 	return client.New(client.Config{Servers: servers, InOrder: true})
 }
 
-// leader returns the number of the leader in nodes. Without consensus all are alike, and it is the
-// first.
+// leader returns the number of the leader in nodes. Without consensus all nodes are equal, and it returns the first.
 func (c *benchCluster) leader(ctx context.Context) (int, error) {
 	if !c.leads {
 		return 0, nil
@@ -191,7 +189,7 @@ func (c *benchCluster) leader(ctx context.Context) (int, error) {
 	return 0, fmt.Errorf("find the leader: %q of %s leads", status.Leader, status.Node)
 }
 
-// leaderAddr is the HTTP address of the leader.
+// leaderAddr returns the HTTP address of the leader.
 func (c *benchCluster) leaderAddr(ctx context.Context) (string, error) {
 	leader, err := c.leader(ctx)
 	return c.nodes[leader].HTTP, err
@@ -206,14 +204,14 @@ func (c *benchCluster) register(ctx context.Context, f benchFleet) error {
 	return f.registerAt(ctx, leader)
 }
 
-// bareRaft is one node of hashicorp/raft with nothing around it: the other baseline, the least that a
-// durable write on a majority takes with this library and its default log store.
+// bareRaft is one node of hashicorp/raft with nothing around it: the other baseline, the minimum that a durable write
+// on a majority takes with this library and its default log store.
 type bareRaft struct {
 	addr  string // Raft's own
 	peers []string
 	dir   string
 
-	commitTimeout time.Duration // after which an idle leader tells the others the commit index
+	commitTimeout time.Duration // how long an idle leader waits before it tells the others the commit index
 }
 
 func newBenchRaftCommand() *cobra.Command {
@@ -305,7 +303,7 @@ func (nothing) Release()                            {}
 // bareRaftCluster is three processes of bareRaft.
 type bareRaftCluster struct {
 	nodes []*localcluster.Process
-	addrs []string // that serve /apply
+	addrs []string // where the nodes serve /apply
 }
 
 // startBareRaft starts the processes below dir. The caller stops them.
@@ -340,7 +338,7 @@ func (c *bareRaftCluster) stop() {
 	}
 }
 
-// apply returns the median time of an Apply on the leader, in ms. It waits until there is one.
+// apply returns the median time of an Apply on the leader, in ms. It waits until there is a leader.
 func (c *bareRaftCluster) apply(ctx context.Context) (float64, error) {
 	var median float64
 	err := await(ctx, "the bare raft has a leader", localcluster.ReadyWithin, func(ctx context.Context) (bool, error) {
@@ -358,12 +356,12 @@ func (c *bareRaftCluster) apply(ctx context.Context) (float64, error) {
 	return median / 1000, err
 }
 
-// newBenchBareCommand is the baseline of the ratios, in a process of its own like the nodes.
+// newBenchBareCommand makes the command of the ratios' baseline, which has a process of its own like the nodes.
 func newBenchBareCommand() *cobra.Command {
 	var addr string
 	var gcPercent int
 	cmd := baselineCommand("bare", "Serve the bare handler that bench compares with", func(ctx context.Context) error {
-		debug.SetGCPercent(gcPercent) // as the nodes: the ratio is about the work
+		debug.SetGCPercent(gcPercent) // the same as the nodes: the ratio is about the work
 		return serveUntil(ctx, addr, new(bareHandler))
 	})
 	cmd.Flags().StringVar(&addr, "http-addr", "", "address to serve")
@@ -371,7 +369,8 @@ func newBenchBareCommand() *cobra.Command {
 	return cmd
 }
 
-// baselineCommand serves, in a process of its own, what clusters are compared with, until the process that started it ends.
+// baselineCommand serves, in a process of its own, something that clusters are compared with, until the process that
+// started it ends.
 func baselineCommand(use, short string, serve func(context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Hidden: true,
@@ -394,15 +393,15 @@ func serveUntil(ctx context.Context, addr string, handler http.Handler) error {
 	return nil
 }
 
-// bareHandler answers any PUT and POST with an empty 200, and GET /bytes/N with the same N bytes each time.
+// bareHandler answers any PUT and POST with an empty 200, and GET /bytes/N always with the same N bytes.
 type bareHandler struct {
 	payloads sync.Map // of []byte by length
 }
 
-// barePath is the path of a payload of n bytes.
+// barePath returns the path of a payload of n bytes.
 func barePath(n int64) string { return "/bytes/" + strconv.FormatInt(n, 10) }
 
-// maxBarePayload keeps a mistaken path from taking all memory.
+// maxBarePayload keeps a mistaken path from using up all memory.
 const maxBarePayload = 1 << 30
 
 func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -425,9 +424,9 @@ func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(payload.([]byte))
 }
 
-// profile writes CPU profiles of the leader and of a follower under a load on the leader, or without consensus of the
-// node under load and one that it replicates to, if profiles are wanted. It sends a load of its own, since a profile
-// costs the node something.
+// profile writes CPU profiles, if wanted, of the leader and of a follower under a load on the leader, or without
+// consensus of the node under load and one that it replicates to. It sends a load of its own, because a profile slows
+// the node down.
 func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l load.Bulk) error {
 	if r.profiles == "" {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
-// Length of a trial's load, unless --length or the scenario says otherwise, and after how long a client
+// Length of a trial's load, unless --length or the scenario says otherwise, and how long a client waits before it
 // turns to another node.
 const (
 	fullLength     = 15 * time.Second
@@ -33,7 +33,7 @@ const (
 	compareTimeout = 2 * time.Second
 )
 
-// How often every scenario runs, unless --rounds says otherwise, and how often a trial that the machine did not carry is
+// How often every scenario runs, unless --rounds says otherwise, and how often a trial that overloaded the machine is
 // run again.
 const (
 	fullRounds  = 5
@@ -44,23 +44,23 @@ const (
 // exitInvalid is the exit code of a comparison that measured the machine rather than the servers.
 const exitInvalid = 4
 
-// compareOptions are the flags of bench compare.
+// compareOptions holds the flags of bench compare.
 type compareOptions struct {
 	dir       string
 	quick     bool
 	dcs       int
-	rounds    int           // 0: as many as quick says
-	length    time.Duration // 0: as long as quick says
+	rounds    int           // 0 for quick's default
+	length    time.Duration // 0 for quick's default
 	seed      uint64
-	columns   []string // names; empty: as quick says
-	described []string // the caller's own
+	columns   []string // names; empty for quick's default
+	described []string // described by the caller
 	scenarios []string
 	only      []string
 	resume    bool
 	list      bool
 	data      string
 	eureka    string // the jar of a stock Eureka server
-	from      string // report.json of a run that is over; empty: a new one
+	from      string // report.json of a finished run; empty for a new run
 	form      cli.Output
 	server    server
 }
@@ -168,7 +168,7 @@ func (o *compareOptions) trialLength() time.Duration {
 	return fullLength
 }
 
-// comparedColumns are the columns, each once.
+// comparedColumns returns the columns, each once.
 func (o *compareOptions) comparedColumns() ([]scenario.Column, error) {
 	var columns []scenario.Column
 	var errs []error
@@ -199,7 +199,7 @@ func (o *compareOptions) comparedColumns() ([]scenario.Column, error) {
 	return columns, errors.Join(errs...)
 }
 
-// checkOnly finds names that no trial has.
+// checkOnly finds names that match no trial.
 func (o *compareOptions) checkOnly(p *comparePlan) error {
 	var errs []error
 	for _, text := range o.only {
@@ -249,7 +249,7 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	if err != nil {
 		return err
 	}
-	comparison.Date = log.date // a run that goes on began when it began
+	comparison.Date = log.date // a resumed run keeps its original date
 	r := reports.New(comparison)
 	if err := r.Write(o.dir); err != nil {
 		return fmt.Errorf("--out: %w; what was measured is in %s: make room, and give --resume", err, trialsFile)
@@ -286,7 +286,7 @@ func launchColumns(server, jar, dir string) compare.Launch {
 	}
 }
 
-// anew makes the report of a run that is over: figures and plots are computed from what was observed then.
+// anew makes the report of a finished run again: figures and plots are computed from what was observed then.
 func (o *compareOptions) anew(out io.Writer) error {
 	r, err := readReport(o.from)
 	if err != nil {
@@ -306,7 +306,7 @@ func (o *compareOptions) anew(out io.Writer) error {
 	return o.conclude(r, out)
 }
 
-// readReport reads the raw file of a run that is over.
+// readReport reads the raw file of a finished run.
 func readReport(path string) (*reports.Report, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -315,12 +315,12 @@ func readReport(path string) (*reports.Report, error) {
 	defer file.Close()
 	r, err := reports.Read(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", path, printableLines(err.Error())) // it may quote what the file holds
+		return nil, fmt.Errorf("%s: %s", path, printableLines(err.Error())) // may quote the file's content
 	}
 	return r, nil
 }
 
-// ownDirectory reports whether --from is the raw file of --out itself. A directory that holds another run is refused.
+// ownDirectory reports whether --from is the raw file of --out itself. It refuses a directory that holds another run.
 func (o *compareOptions) ownDirectory(r *reports.Report) (own bool, err error) {
 	other := func(name string) error {
 		return fmt.Errorf("%s holds another run (%s): name another directory, or remove it", o.dir, name)
@@ -348,7 +348,7 @@ func (o *compareOptions) ownDirectory(r *reports.Report) (own bool, err error) {
 	return false, nil
 }
 
-// printableLines keeps what files and servers said from driving the terminal, and leaves lines as they are.
+// printableLines keeps text from files and servers from driving the terminal, and keeps its line breaks.
 func printableLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -357,7 +357,7 @@ func printableLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// listed are sentences on lines of their own, below a head.
+// listed returns an error that lists sentences on lines of their own, below a head.
 func listed(head string, sentences []string) error {
 	text := head
 	for _, sentence := range sentences {
@@ -389,7 +389,7 @@ func (o *compareOptions) print(r *reports.Report, out io.Writer) error {
 	return r.Summary(out)
 }
 
-// comparedScenarios are those that run, and sentences about those that do not.
+// comparedScenarios returns the scenarios to run, and sentences about the others.
 func (o *compareOptions) comparedScenarios() (chosen []scenario.Scenario, leftOut []string, err error) {
 	all, err := scenario.Builtin()
 	if err != nil {
@@ -408,7 +408,7 @@ func (o *compareOptions) comparedScenarios() (chosen []scenario.Scenario, leftOu
 	return chosen, leftOut, errors.Join(errs...)
 }
 
-// usual are the scenarios that run where none is named.
+// usual returns the scenarios that run when none is named.
 func (o *compareOptions) usual(all []scenario.Scenario) (chosen []scenario.Scenario, leftOut []string) {
 	for _, s := range all {
 		switch {
@@ -422,7 +422,7 @@ func (o *compareOptions) usual(all []scenario.Scenario) (chosen []scenario.Scena
 	return chosen, leftOut
 }
 
-// named are the scenarios that the flags name, each once.
+// named returns the scenarios that the flags name, each once.
 func (o *compareOptions) named(all []scenario.Scenario) (chosen []scenario.Scenario, err error) {
 	var errs []error
 	for _, name := range o.scenarios {
@@ -458,7 +458,7 @@ func findScenario(all []scenario.Scenario, name string) (scenario.Scenario, erro
 	return scenario.Scenario{}, fmt.Errorf("there is no scenario %q; name one of %s, or a .yaml file", name, strings.Join(names, ", "))
 }
 
-// fits is an error if a scenario's faults do not end within its load.
+// fits returns an error if a scenario's faults do not end within its load.
 func (o *compareOptions) fits(s scenario.Scenario) error {
 	length := o.trialLength()
 	if own := s.Length.Duration(); own > 0 {
@@ -470,7 +470,7 @@ func (o *compareOptions) fits(s scenario.Scenario) error {
 	return nil
 }
 
-// scenarioList is scenarios as a table.
+// scenarioList shows scenarios as a table.
 type scenarioList []scenario.Scenario
 
 func (l scenarioList) Table() [][]string {
@@ -490,7 +490,7 @@ type comparisonSummary struct {
 	Invalid []string       `json:"invalid"` // why the run is not valid
 }
 
-// trialSummary is what one trial means.
+// trialSummary is the result of one trial.
 type trialSummary struct {
 	Scenario string           `json:"scenario"`
 	Column   string           `json:"column"`

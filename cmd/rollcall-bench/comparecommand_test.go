@@ -57,7 +57,7 @@ func TestBenchCompareNamesEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-// compared is a plan for flags that are mostly at their defaults.
+// compared returns a plan for flags that are mostly at their defaults.
 func compared(t *testing.T, change func(*compareOptions)) *comparePlan {
 	t.Helper()
 	o := compareOptions{dir: "d", dcs: 1, form: cli.Table}
@@ -150,7 +150,7 @@ func TestBenchCompareRemovesWhatItMadeForItsData(t *testing.T) {
 	expect.That(t, err == nil && len(left) == 0, "%v are left, %v, want nothing", left, err)
 }
 
-// keptRun is the report of a run of one sound trial, altered.
+// keptRun returns the report of a run of one sound trial, altered.
 func keptRun(alter func(*trial.Trial)) *reports.Report {
 	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Datacenters: 1, Load: scenario.Load{Fetches: 3}}
 	calm := trial.Trial{
@@ -170,7 +170,8 @@ func keptRun(alter func(*trial.Trial)) *reports.Report {
 	})
 }
 
-// Whatever was altered in the raw file of a sound run, its exit code says it: a broken limit, or a machine that did not carry it.
+// Whatever was altered in the raw file of a sound run, its exit code reports it: a broken limit, or an overloaded
+// machine.
 func TestBenchCompareEndsWithTheCodeOfWhatARawFileHolds(t *testing.T) {
 	silent := func(t *trial.Trial) { t.Ending[2] = trial.Ending{Node: 2, Failed: "no answer"} }
 	late := func(t *trial.Trial) { t.Machine[1].Late = 2 }
@@ -217,7 +218,7 @@ func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 	}
 }
 
-// A comparison that was interrupted goes on with what is on the disk, and with nothing else.
+// An interrupted comparison resumes with what is on the disk, and with nothing else.
 func TestTrialsOfAnInterruptedComparisonAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "report")
 	change := func(o *compareOptions) { o.quick, o.rounds = true, 3 }
@@ -237,7 +238,8 @@ func TestTrialsOfAnInterruptedComparisonAreKept(t *testing.T) {
 	need.OK(t, l.close(false))
 	path := filepath.Join(dir, trialsFile)
 	whole := need.Got(os.ReadFile(path))(t)
-	need.OK(t, os.WriteFile(path, append(whole, []byte(`{"scenario":"steady","col`)...), 0o600)) // the fifth was cut off
+	// the fifth was cut off
+	need.OK(t, os.WriteFile(path, append(whole, []byte(`{"scenario":"steady","col`)...), 0o600))
 
 	_, err = openTrials(dir, p, false)
 	expect.ErrorSays(t, err, "holds another run", "without --resume:")
@@ -298,7 +300,7 @@ func TestResumeRefusesLinesThatHoldNoTrialOfTheRun(t *testing.T) {
 	}
 }
 
-// A report that was kept may be all that is left of hours.
+// An existing report may be all that is left of hours of work.
 func TestReportMadeAnewDestroysNoOther(t *testing.T) {
 	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Datacenters: 1}
 	made := func(version string) (dir, raw string) {
@@ -326,7 +328,7 @@ func TestReportMadeAnewDestroysNoOther(t *testing.T) {
 	expect.That(t, len(left) == 4, "%v, want four files and nothing temporary", left)
 }
 
-// A disk that is full costs no trial that was measured before.
+// A full disk loses no trial that was already measured.
 func TestTrialThatCannotBeKeptWaitsForRoom(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -350,7 +352,7 @@ func TestTrialThatCannotBeKeptWaitsForRoom(t *testing.T) {
 		"the file holds %q, of which %d bytes count; want the plan and the trial", text, l.size)
 }
 
-// writer gets what is written.
+// writer is called with what is written.
 type writer func(text string)
 
 func (w writer) Write(text []byte) (int, error) {
@@ -361,8 +363,8 @@ func (w writer) Write(text []byte) (int, error) {
 // testServer is the server's program, built for the tests.
 var testServer server
 
-// TestMain builds the server's program. The ratios start this program again as their baselines (startBaseline): with the
-// command bare or raft it is rollcall-bench, and runs no tests.
+// TestMain builds the server's program. The ratios start this program again as their baselines (startBaseline): with
+// the command bare or raft it acts as rollcall-bench, and runs no tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"bare", "raft"}, os.Args[1]) {
 		main()

@@ -21,14 +21,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
-// comparedCluster is processes of Rollcall. It implements compare.Cluster.
+// comparedCluster is a cluster of Rollcall processes. It implements compare.Cluster.
 type comparedCluster struct {
 	linkedNodes
 	servers []*comparedNode // the nodes
 }
 
-// Start returns an error if ctx ends before the node may serve, which never happens while the node is cut off. The
-// process goes on then.
+// Start returns an error if ctx ends before the node can serve, which it never can while it is cut off. The process
+// keeps running then.
 func (c *comparedCluster) Start(ctx context.Context, node int) error {
 	return c.servers[node].start(ctx, false)
 }
@@ -42,17 +42,17 @@ func (c *comparedCluster) SlowDisk(node int, delay time.Duration) error {
 type comparedNode struct {
 	*linkedNode
 	server   string
-	settings map[string]string // what its file says, by key
+	settings map[string]string // content of its file, by key
 
 	// Guarded by linkedNode.mu.
 	serves     bool          // the process has been ready, and so handles SIGHUP
-	delay      time.Duration // of its disk; 0: that of settings
+	delay      time.Duration // of its disk; 0 means the configured one
 	knownDelay time.Duration // the delay that the process has read
 }
 
 func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml") }
 
-// start starts a process and waits until it may serve and, if asked for, knows a leader.
+// start starts a process and waits until it can serve and, if asked for, knows a leader.
 func (n *comparedNode) start(ctx context.Context, leader bool) error {
 	begun, err := n.launchNext()
 	if err != nil {
@@ -64,7 +64,8 @@ func (n *comparedNode) start(ctx context.Context, leader bool) error {
 	return n.ready(begun.Process)
 }
 
-// launchNext starts the node's next process, and returns the node with it: the node may have another process later.
+// launchNext starts the node's next process, and returns a copy of the node with it: the node itself may have another
+// process later.
 func (n *comparedNode) launchNext() (begun localcluster.Node, err error) {
 	err = n.launch(func() (*localcluster.Process, error) {
 		if err := n.writeFile(); err != nil {
@@ -80,7 +81,7 @@ func (n *comparedNode) launchNext() (begun localcluster.Node, err error) {
 	return begun, err
 }
 
-// ready records that a process may serve, and has it read what has changed meanwhile.
+// ready records that a process can serve, and makes it read what has changed meanwhile.
 func (n *comparedNode) ready(begun *localcluster.Process) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,7 +92,7 @@ func (n *comparedNode) ready(begun *localcluster.Process) error {
 	return n.reload()
 }
 
-// maxSyncDelay is the most that the server takes for test.sync-delay.
+// maxSyncDelay is the maximum that the server accepts for test.sync-delay.
 const maxSyncDelay = 10 * time.Second
 
 // slowDisk takes effect within milliseconds, or with the next start.
@@ -105,8 +106,8 @@ func (n *comparedNode) slowDisk(delay time.Duration) error {
 	return n.reload()
 }
 
-// reload has the process read its file again, if the file has changed. Before the process handles SIGHUP, SIGHUP would
-// end it. The caller holds mu.
+// reload makes the process read its file again, if the file has changed. SIGHUP would end a process that does not
+// handle it yet. The caller holds mu.
 func (n *comparedNode) reload() error {
 	if !n.Running() || !n.serves || n.knownDelay == n.delay {
 		return nil
@@ -118,7 +119,7 @@ func (n *comparedNode) reload() error {
 	return n.Signal(syscall.SIGHUP)
 }
 
-// writeFile writes the configuration file. What is an argument, too, counts as it is there.
+// writeFile writes the configuration file. Settings also given as arguments are overridden by those.
 func (n *comparedNode) writeFile() error {
 	keys := make(map[string]string)
 	maps.Copy(keys, n.settings)
@@ -135,7 +136,7 @@ func (n *comparedNode) writeFile() error {
 	return os.WriteFile(n.file(), text, 0o600)
 }
 
-// launchComparison starts clusters of a server below dir, each in a directory of its own that goes with it.
+// launchComparison starts clusters of a server below dir, each in its own directory, which is removed with it.
 func launchComparison(server, dir string) compare.Launch {
 	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
 		c := new(comparedCluster)
@@ -149,7 +150,7 @@ func launchComparison(server, dir string) compare.Launch {
 	}
 }
 
-// layOut makes everything but the processes.
+// layOut makes everything except the processes.
 func (c *comparedCluster) layOut(server, dir string, s compare.Spec) (err error) {
 	if c.dir, err = os.MkdirTemp(dir, "cluster-*"); err != nil {
 		return err
@@ -170,8 +171,7 @@ func (c *comparedCluster) layOut(server, dir string, s compare.Spec) (err error)
 	return nil
 }
 
-// start starts all processes at once and waits until each may serve, and knows a leader if there is to be
-// one.
+// start starts all processes at once and waits until each can serve, and knows a leader if the mode has one.
 func (c *comparedCluster) start(ctx context.Context, mode scenario.Mode) error {
 	ctx, cancel := localcluster.WithinReady(ctx)
 	defer cancel()
@@ -182,8 +182,8 @@ func (c *comparedCluster) start(ctx context.Context, mode scenario.Mode) error {
 	return g.Wait()
 }
 
-// linkedNodes is processes on loopback with a proxy between any two: what compare.Cluster asks of any cluster, whatever
-// its processes run. The clusters that embed it start them.
+// linkedNodes is a set of processes on loopback with a proxy between any two: what compare.Cluster needs of any
+// cluster, whatever its processes run. The clusters that embed it start them.
 type linkedNodes struct {
 	dir   string // everything is below it
 	nodes []*linkedNode
@@ -193,7 +193,7 @@ type linkedNodes struct {
 	closed  error // what Close returns; valid once closing is done
 }
 
-// Nodes implements compare.Cluster, as all of the following do.
+// Nodes implements compare.Cluster, as do all methods below.
 func (c *linkedNodes) Nodes() []compare.Node {
 	nodes := make([]compare.Node, len(c.nodes))
 	for i, n := range c.nodes {
@@ -232,7 +232,7 @@ func (c *linkedNodes) Usage(node int) (trial.Usage, error) {
 	}, err
 }
 
-// Close also returns an error for each node that has ended without a signal from here.
+// Close also returns an error for each node that ended without a signal from here.
 func (c *linkedNodes) Close() error {
 	c.closing.Do(func() { c.closed = c.closeAll() })
 	return c.closed
@@ -252,18 +252,18 @@ func (c *linkedNodes) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// linkedNode is a node of a comparison: its processes, one after the other.
+// linkedNode is a node of a comparison, with its successive processes.
 type linkedNode struct {
 	*localcluster.Node
 	stopped int // exit code after SIGTERM
 
 	mu       sync.Mutex   // guards the following fields and localcluster.Node.Process
 	signaled bool         // the process was sent a signal that ends it
-	past     processUsage // of the processes before
+	past     processUsage // of earlier processes
 	discard  bool         // no further process may be started
 }
 
-// launch starts the node's next process by a function, which is called with mu held.
+// launch starts the node's next process by calling start with mu held.
 func (n *linkedNode) launch(start func() (*localcluster.Process, error)) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -294,7 +294,7 @@ func (n *linkedNode) kill() error {
 	return err
 }
 
-// stop ends the process by SIGTERM and waits for its end, which must be a proper one.
+// stop ends the process by SIGTERM and waits for its end, which must be orderly.
 func (n *linkedNode) stop(ctx context.Context) error {
 	process, err := n.signalEnd(syscall.SIGTERM)
 	if err != nil {
@@ -324,7 +324,7 @@ func (n *linkedNode) signalEnd(sig syscall.Signal) (process *localcluster.Proces
 func (n *linkedNode) pause() error  { return n.onProcess((*localcluster.Process).Pause) }
 func (n *linkedNode) resume() error { return n.onProcess((*localcluster.Process).Resume) }
 
-// onProcess does something with the process, of which there must be one.
+// onProcess calls do with the running process, or fails if there is none.
 func (n *linkedNode) onProcess(do func(*localcluster.Process) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -337,7 +337,7 @@ func (n *linkedNode) onProcess(do func(*localcluster.Process) error) error {
 	return nil
 }
 
-// usage is what the node's processes have used.
+// usage returns what the node's processes have used.
 func (n *linkedNode) usage() processUsage {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -345,13 +345,13 @@ func (n *linkedNode) usage() processUsage {
 		return n.past
 	}
 	now := runningUsage(n.Pid())
-	if n.Ended() { // perhaps while its usage was read
+	if n.Ended() { // perhaps while its usage was being read
 		now = endedUsage(n.State())
 	}
 	return n.past.plus(now)
 }
 
-// close ends the process. It is an error if the process has ended by itself before.
+// close ends the process. It fails if the process ended on its own before.
 func (n *linkedNode) close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -374,12 +374,12 @@ type processUsage struct {
 	written int64 // bytes sent to the disk
 }
 
-// plus adds what another process of the same node uses, after this one has ended.
+// plus adds the usage of another process of the same node after this one has ended.
 func (u processUsage) plus(later processUsage) processUsage {
 	return processUsage{cpu: u.cpu + later.cpu, memory: later.memory, written: u.written + later.written}
 }
 
-// bytesBelow adds the sizes of all files below dir. Files that go meanwhile, or dir itself, do not count.
+// bytesBelow adds up the sizes of all files below dir. It ignores files, or dir itself, that disappear meanwhile.
 func bytesBelow(dir string) (int64, error) {
 	var n int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

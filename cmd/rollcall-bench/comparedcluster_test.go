@@ -27,10 +27,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// launching lets parallel tests find free ports one after the other.
+// launching makes parallel tests find free ports one after the other.
 var launching sync.Mutex
 
-// launched is a cluster below a directory of its own, closed at the end of the test.
 // The columns of the modes.
 var (
 	cpColumn = scenario.Column{Name: "cp", System: scenario.Rollcall, Mode: scenario.CP}
@@ -53,7 +52,7 @@ func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
 	return c.(*comparedCluster)
 }
 
-// within polls until a condition holds: for seconds, where milliseconds or tens of them are expected.
+// within polls until a condition holds: for seconds, although milliseconds or tens of them are expected.
 func within(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -68,8 +67,8 @@ func within(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// register registers an instance, and returns how long the node took for the response that it was done: while a
-// leader is elected there are others.
+// register registers an instance, and returns how long the node took to confirm it: while a leader is being elected
+// there are other responses.
 func register(t *testing.T, n compare.Node, id string) (took time.Duration) {
 	t.Helper()
 	body := fmt.Sprintf(`{"instance":{"instanceId":%q,"app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"},`+
@@ -89,7 +88,7 @@ func has(n compare.Node, id string) bool {
 	return status("http://"+n.HTTP+"/eureka/apps/A/"+id+"?consistency=stale") == http.StatusOK
 }
 
-// leaderFirst are the nodes' numbers, the leader's first, if the mode has one.
+// leaderFirst returns the nodes' numbers, the leader's first, if the mode has one.
 func leaderFirst(t *testing.T, mode scenario.Mode, nodes []compare.Node) []int {
 	t.Helper()
 	order := []int{0, 1, 2}
@@ -115,8 +114,8 @@ func TestComparedClusterKeepsCutNodesApartUntilTheCutIsHealed(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		spec compare.Spec
-		far  []int // by their place in leaderFirst and, from 3 on, by number
-		both bool  // sides go on
+		far  []int // indexes into leaderFirst's result and, from 3 on, numbers
+		both bool  // both sides keep working
 	}{
 		{spec: compare.Spec{Column: cpColumn, Datacenters: 1}, far: []int{2}},
 		{spec: compare.Spec{Column: apColumn, Datacenters: 2}, far: []int{3, 4, 5}, both: true},
@@ -214,7 +213,7 @@ func TestComparedNodeWithASlowDiskIsSlowUntilTheDiskIsFast(t *testing.T) {
 				need.OK(t, c.SlowDisk(node, delay))
 			}
 			within(t, "a registration waits for the slow disk", func() bool { return register(t, home, "x") >= delay })
-			for _, node := range order[1:] { // of which the leader of mode cp needs one
+			for _, node := range order[1:] { // the leader of mode cp needs one of them
 				need.OK(t, errors.Join(c.Kill(node), c.Start(t.Context(), node)))
 			}
 			need.OK(t, c.SlowDisk(order[0], 0))
@@ -278,8 +277,8 @@ func TestComparedClusterReportsANodeThatEndedByItself(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "node2 "), "got %v, want how the node ended", err)
 }
 
-// launchedEureka is a cluster of the Eureka server that make clients or make eureka-server has built, below a directory.
-// Where it was not built the test is skipped, or fails under ROLLCALL_TEST_ALL=1.
+// launchedEureka is a cluster of the Eureka server built by make clients or make eureka-server, below a directory. If
+// it was not built, the test is skipped, or fails under ROLLCALL_TEST_ALL=1.
 func launchedEureka(t *testing.T, dir string) *eurekaCluster {
 	t.Helper()
 	jar, missing := findEureka(filepath.Join("..", "..", eurekaJar))
@@ -287,7 +286,7 @@ func launchedEureka(t *testing.T, dir string) *eurekaCluster {
 	return need.Got(launchEureka(jar, dir)(t.Context(), compare.Spec{Datacenters: 1}))(t).(*eurekaCluster)
 }
 
-// TestEurekaClusterIsThreeStockServers has one cluster for everything, because its start takes more than a minute.
+// TestEurekaClusterIsThreeStockServers uses one cluster for everything, because its start takes more than a minute.
 func TestEurekaClusterIsThreeStockServers(t *testing.T) {
 	dir := t.TempDir()
 	c := launchedEureka(t, dir)
@@ -383,7 +382,7 @@ func TestEurekaClusterHasOneDatacenter(t *testing.T) {
 	nothingIn(t, dir)
 }
 
-// TestEurekaClusterThatCannotStartSaysWhy has a program in Java's place.
+// TestEurekaClusterThatCannotStartSaysWhy runs another program instead of Java.
 func TestEurekaClusterThatCannotStartSaysWhy(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	need.OK(t, os.WriteFile(filepath.Join(bin, "java"), []byte("#!/bin/sh\necho no such version >&2\nexit 1\n"), 0o700))

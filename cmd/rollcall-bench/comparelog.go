@@ -23,20 +23,20 @@ import (
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// trialsFile holds the trials of a comparison that goes on, or was interrupted: its plan in the first line, then each
-// trial in a line of its own.
+// trialsFile holds the trials of a comparison that is running, or was interrupted: its plan in the first line, then
+// one trial per line.
 const trialsFile = "trials.jsonl"
 
 // trialLog is such a file. One goroutine uses it.
 type trialLog struct {
 	file *os.File
-	size int64         // bytes of the lines that are whole
-	wait time.Duration // from one try to write to a full disk to the next one
-	date string        // of the run's begin
-	done []trial.Trial // of the run that goes on; those that were not completed, or are not valid, are run again
+	size int64         // bytes of the complete lines
+	wait time.Duration // pause between two tries to write to a full disk
+	date string        // of the run's start
+	done []trial.Trial // of a resumed run; incomplete or invalid ones are run again
 }
 
-// logPlan is what two runs must have in common, or one cannot go on with the other's trials; but for the date.
+// logPlan is what two runs must have in common for one to resume with the other's trials, except the date.
 type logPlan struct {
 	Version   string              `json:"version"`
 	Date      string              `json:"date"`
@@ -52,7 +52,8 @@ func (p *comparePlan) logged() logPlan {
 	return logPlan{version, time.Now().Format(time.DateOnly), p.machine.CPU, p.machine.Cores, plan, p.scenarios}
 }
 
-// firstDifference names the first field in which two values of one struct differ, as in JSON; empty: they are equal.
+// firstDifference names the first field in which two values of one struct differ, as in JSON, or returns "" if they
+// are equal.
 func firstDifference(was, is reflect.Value) string {
 	for i := range is.NumField() {
 		name, _, _ := strings.Cut(is.Type().Field(i).Tag.Get("json"), ",")
@@ -61,7 +62,7 @@ func firstDifference(was, is reflect.Value) string {
 		case sameJSON(before.Interface(), now.Interface()):
 		case now.Kind() == reflect.Struct:
 			return firstDifference(before, now)
-		case now.Kind() == reflect.Slice: // too long to be shown
+		case now.Kind() == reflect.Slice: // too long to show
 			return name
 		default:
 			return fmt.Sprintf("%s: %v then, %v now", name, before, now)
@@ -70,15 +71,15 @@ func firstDifference(was, is reflect.Value) string {
 	return ""
 }
 
-// sameJSON compares values by what a file holds of them.
+// sameJSON compares values by their form in a file.
 func sameJSON(a, b any) bool {
 	left, err := json.Marshal(a)
 	right, err2 := json.Marshal(b)
 	return errors.Join(err, err2) == nil && bytes.Equal(left, right)
 }
 
-// openTrials begins the file of a run in a directory, or goes on with the one that is there. A directory that holds
-// another run is refused.
+// openTrials starts the file of a run in a directory, or resumes the one that is there. It refuses a directory that
+// holds another run.
 func openTrials(dir string, p *comparePlan, resume bool) (*trialLog, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func openTrials(dir string, p *comparePlan, resume bool) (*trialLog, error) {
 	return l, nil
 }
 
-// resumeTrials reads what there is. A last line that was cut off is dropped.
+// resumeTrials reads the existing file. It drops an incomplete last line.
 func resumeTrials(path string, p *comparePlan) (*trialLog, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +114,7 @@ func resumeTrials(path string, p *comparePlan) (*trialLog, error) {
 		return nil, fmt.Errorf("--resume: %w", err)
 	}
 	l := &trialLog{file: file, wait: roomWait}
-	// Before anything is read: what another run appends meanwhile would be cut off.
+	// Before reading anything: otherwise lines that another run appends meanwhile would be cut off.
 	if err := lockFile(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("--resume: %s: %w", path, err), file.Close())
 	}
@@ -128,7 +129,7 @@ func resumeTrials(path string, p *comparePlan) (*trialLog, error) {
 	return l, nil
 }
 
-// read reads the trials that are whole, and returns where the last one ends.
+// read reads the complete trials, and returns where the last one ends.
 func (l *trialLog) read(p *comparePlan) (whole int64, err error) {
 	lines := bufio.NewReaderSize(l.file, 1<<20)
 	text, err := lines.ReadBytes('\n')
@@ -158,8 +159,8 @@ func (l *trialLog) read(p *comparePlan) (whole int64, err error) {
 	}
 }
 
-// add takes a trial of the plan from its line. One that was not completed, or is not valid, is left to be run again; but loads of
-// heartbeats alone are raised beyond what a machine carries.
+// add reads a trial of the plan from its line. A trial that was not completed, or is not valid, is left to be run
+// again, except for loads of heartbeats alone, which are raised beyond what a machine can carry.
 func (l *trialLog) add(p *comparePlan, text []byte) error {
 	var t trial.Trial
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -183,7 +184,7 @@ func (l *trialLog) add(p *comparePlan, text []byte) error {
 	return nil
 }
 
-// scenarioOf is that of a trial, if it is one of the plan, whatever --only asks for; nil: it is none.
+// scenarioOf returns a trial's scenario, if the plan has it, whatever --only asks for, or nil.
 func (p *comparePlan) scenarioOf(t *trial.Trial) *scenario.Scenario {
 	for i, s := range p.scenarios {
 		for _, c := range p.Columns {
@@ -195,7 +196,7 @@ func (p *comparePlan) scenarioOf(t *trial.Trial) *scenario.Scenario {
 	return nil
 }
 
-// leftOut says what the plan leaves out, as the end of a sentence: a missing program may be why it differs.
+// leftOut says what the plan leaves out, as the end of a sentence: a missing program may explain the difference.
 func (p *comparePlan) leftOut() string {
 	if len(p.LeftOut) == 0 {
 		return ""
@@ -206,8 +207,8 @@ func (p *comparePlan) leftOut() string {
 // roomWait is trialLog.wait of a run.
 const roomWait = time.Second
 
-// keep appends a trial. It is on the disk when keep returns. While the disk is full, keep says so and waits for room: a run that
-// went on would lose the trial.
+// keep appends a trial, which is on the disk when keep returns. While the disk is full, keep says so and waits for
+// room: otherwise the run would lose the trial.
 func (l *trialLog) keep(ctx context.Context, t *trial.Trial, progress io.Writer) error {
 	err := l.line(t)
 	if isFull(err) {
@@ -231,7 +232,7 @@ func (l *trialLog) keep(ctx context.Context, t *trial.Trial, progress io.Writer)
 
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// rewind removes what was written of a line.
+// rewind removes a partly written line.
 func (l *trialLog) rewind() error {
 	err := l.file.Truncate(l.size)
 	if err == nil {
@@ -256,7 +257,7 @@ func (l *trialLog) line(v any) error {
 	return nil
 }
 
-// close closes the file, and removes it if the report has all that is in it.
+// close closes the file, and removes it if the report contains everything in it.
 func (l *trialLog) close(whole bool) error {
 	err := l.file.Close()
 	if whole {

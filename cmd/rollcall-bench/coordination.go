@@ -44,7 +44,7 @@ func (r *ratiosRun) coordination(ctx context.Context) error {
 	return nil
 }
 
-// puts is a load of writes to so many keys in turn.
+// puts returns a load of writes to a number of keys in turn.
 func (r *ratiosRun) puts(keys int) load.Bulk {
 	return r.renewals(256, putsOf(keys))
 }
@@ -60,8 +60,8 @@ func createBenchSession(ctx context.Context, cl *client.Client) (id string, err 
 	}
 }
 
-// handOvers has contenders at all nodes take one lock in turn, and measures how long the lock has no holder: from the
-// sending of the holder's release to the response that the next holder gets.
+// handOvers makes contenders at all nodes take one lock in turn, and measures how long the lock has no holder: from
+// sending the holder's release to the response that the next holder gets.
 func (r *ratiosRun) handOvers(ctx context.Context, c *benchCluster) error {
 	return r.underOneLeader(ctx, handOverP99, c, func(string) (func(), error) {
 		latencies, err := r.contendAll(ctx, c)
@@ -69,10 +69,10 @@ func (r *ratiosRun) handOvers(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// contention is one lock for which contenders queue, and what is known of its hand-overs.
+// contention is one lock that contenders queue for, with what is known of its hand-overs.
 type contention struct {
 	remaining atomic.Int64 // hand-overs still to come
-	released  atomic.Int64 // when a holder last sent its release, in ns since begun; 0: not yet
+	released  atomic.Int64 // when a holder last sent its release, in ns since begun; 0 before the first
 	begun     time.Time
 
 	mu        sync.Mutex // guards latencies
@@ -129,8 +129,8 @@ func (l *contention) contend(ctx context.Context, addr string) error {
 	return ctx.Err()
 }
 
-// recordHandOver records the time since the last release, as the hand-over to the present holder. The holder calls it right
-// before it releases the lock, so that now is the time of the next release too.
+// recordHandOver records the time since the last release, as the hand-over to the current holder. The holder calls it
+// right before it releases the lock, so that now is also the time of the next release.
 func (l *contention) recordHandOver() error {
 	now := int64(time.Since(l.begun))
 	before := l.released.Swap(now)
@@ -142,8 +142,8 @@ func (l *contention) recordHandOver() error {
 	return l.latencies.RecordValue((now - before) / int64(time.Microsecond))
 }
 
-// oneWatcher counts the responses to a watcher of one key while all other keys are written, and then that key. One is right:
-// the last.
+// oneWatcher counts the responses to a watcher of one key while all other keys are written, and then that key. Only
+// one response is right: the last.
 func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
 	return r.underOneLeader(ctx, watcherAnswers, c, func(leader string) (func(), error) {
 		if err := exchangeOnce(leader, putRequest("watched", 0)); err != nil {
@@ -175,7 +175,7 @@ func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// exchangeOnce sends one request over a connection of its own, and expects 200.
+// exchangeOnce sends one request over its own connection, and expects 200.
 func exchangeOnce(addr string, request []byte) error {
 	return withConn(addr, time.Now().Add(load.BulkGrace), func(conn *wire.Conn) error {
 		_, err := timedExchange(conn, request, http.StatusOK)
@@ -187,11 +187,11 @@ func exchangeOnce(addr string, request []byte) error {
 type keyWatcher struct {
 	stop      func()
 	done      chan error
-	responses int       // complete when done has a value, as last is
+	responses int       // complete once done has a value, as is last
 	last      time.Time // when the newest response came
 }
 
-// watchKey starts a watcher of a key. It has read the key once when watchKey returns. The caller stops it.
+// watchKey starts a watcher of a key, which has read the key once when watchKey returns. The caller stops it.
 func watchKey(ctx context.Context, addr, key string) (*keyWatcher, error) {
 	ctx, stop := context.WithCancel(ctx)
 	w := &keyWatcher{stop: stop, done: make(chan error, 1)}
@@ -231,8 +231,8 @@ func (w *keyWatcher) awaitValue(ctx context.Context) (responses int, err error) 
 	}
 }
 
-// readKey reads a key when its index is above the one given, or at once if none ("") is given. next is the index to wait with.
-// Parameters of the query follow, such as "stale".
+// readKey reads a key when its index is above the one given, or at once if index is empty. next is the index to wait
+// with. parameters are added to the query, such as "stale".
 func readKey(ctx context.Context, addr, key, index string, parameters ...string) (next, value string, err error) {
 	url := "http://" + addr + "/v1/kv/" + key + "?" + strings.Join(append(parameters, "raw"), "&")
 	if index != "" {
@@ -250,8 +250,8 @@ func readKey(ctx context.Context, addr, key, index string, parameters ...string)
 // sessionRenewEvery is how often each session of the benchmark is renewed.
 const sessionRenewEvery = 10 * time.Second
 
-// sessionCosts measures the CPU that renewals of sessions take: what the cluster uses while sessions are renewed, less what it
-// uses with the same sessions while none is renewed.
+// sessionCosts measures the CPU that renewals of sessions take: what the cluster uses while sessions are renewed,
+// minus what it uses with the same sessions unrenewed.
 func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 	ids, err := r.createSessions(ctx, c)
 	if err != nil {
@@ -317,7 +317,7 @@ func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []st
 	return cpu, err
 }
 
-// cpuOf is how much of a core the process of each node takes in a window, in percent, by address.
+// cpuOf returns how much of a core the process of each node takes in a window, in percent, by address.
 func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster, window time.Duration) (map[string]float64, error) {
 	return r.growthPerSecond(ctx, window, func(ctx context.Context) (map[string]float64, error) {
 		cpu := map[string]float64{}
@@ -331,14 +331,15 @@ func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster, window time.Dura
 	})
 }
 
-// cpuSoFar is the CPU time of a node's process since its start, in hundredths of a second: its growth per second is in percent
-// of a core.
+// cpuSoFar returns the CPU time of a node's process since its start, in hundredths of a second: its growth per second
+// is in percent of a core.
 func cpuSoFar(ctx context.Context, addr string) (float64, error) {
 	seconds, err := nodeMetric(ctx, addr, "process_cpu_seconds_total")
 	return 100 * seconds, err
 }
 
-// growthPerSecond is how much each of some counters grows per second, in a window that begins when the load is warm.
+// growthPerSecond returns how much each of some counters grows per second, in a window that begins when the load is
+// warm.
 func (r *ratiosRun) growthPerSecond(ctx context.Context, window time.Duration, count func(context.Context) (map[string]float64, error)) (map[string]float64, error) {
 	if !wire.Pause(ctx, r.warm) {
 		return nil, ctx.Err()

@@ -19,15 +19,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
-// eurekaCluster is three stock Eureka servers: Spring Cloud's with Netflix's own inside, as published, with every setting
-// that is not about the one host that they share left as it comes (eurekaNode.command). It implements compare.Cluster.
+// eurekaCluster is three stock Eureka servers: Spring Cloud's with Netflix's own inside, as published, with default
+// settings except where the servers share one host (eurekaNode.command). It implements compare.Cluster.
 type eurekaCluster struct {
 	linkedNodes
 	servers []*eurekaNode // the nodes
 }
 
-// Start returns when the node serves. A node whose peers serve has copied their registry before that. Without one it
-// serves an empty registry, and looks for a peer's every 30 s, five times, before it begins to evict: as it comes.
+// Start returns when the node serves. A node whose peers serve has copied their registry by then. Without a serving
+// peer it serves an empty registry, and looks for a peer's every 30 s, five times, before it begins to evict, as is
+// its default.
 func (c *eurekaCluster) Start(ctx context.Context, node int) error { return c.servers[node].start(ctx) }
 
 // SlowDisk implements compare.Cluster.
@@ -35,10 +36,11 @@ func (c *eurekaCluster) SlowDisk(node int, _ time.Duration) error {
 	return fmt.Errorf("slow the disk of %s down: a Eureka server writes nothing that it waits for", c.nodes[node].Name)
 }
 
-// launchEureka starts clusters of the Eureka server in a jar below dir, each in a directory of its own that goes with it.
-// Of the spec only the number of datacenters matters, which must be one: settings are those of Rollcall's servers. The
-// cluster is in the state in which others are found: each server has opened, which takes half a minute more than to serve
-// if all begin at once, and knows all three. Before that a server would not count the clients that register, nor evict.
+// launchEureka starts clusters of the Eureka server in a jar below dir, each in its own directory, which is removed
+// with it. Of the spec only the number of datacenters matters, which must be one: settings are for Rollcall's servers.
+// The cluster is in a normal running state: each server has opened, which takes half a minute longer than serving if
+// all start at once, and knows all three. Before that a server would neither count the clients that register, nor
+// evict.
 func launchEureka(jar, dir string) compare.Launch {
 	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
 		if s.Datacenters > 1 {
@@ -48,7 +50,7 @@ func launchEureka(jar, dir string) compare.Launch {
 	}
 }
 
-// startEureka starts one such cluster, with links that can be cut or straight ones. After an error nothing runs.
+// startEureka starts one such cluster, with links that can be cut or direct ones. After an error nothing runs.
 func startEureka(ctx context.Context, jar, dir string, linked bool) (*eurekaCluster, error) {
 	c := new(eurekaCluster)
 	if err := c.layOut(jar, dir, linked); err != nil {
@@ -60,7 +62,7 @@ func startEureka(ctx context.Context, jar, dir string, linked bool) (*eurekaClus
 	return c, nil
 }
 
-// layOut makes everything but the processes.
+// layOut makes everything except the processes.
 func (c *eurekaCluster) layOut(jar, dir string, linked bool) (err error) {
 	if c.dir, err = os.MkdirTemp(dir, "eureka-*"); err != nil {
 		return err
@@ -93,9 +95,9 @@ func (c *eurekaCluster) layOut(jar, dir string, linked bool) (err error) {
 	return os.WriteFile(hosts, hostsFile(nodes), 0o600)
 }
 
-// hostsFile has the nodes' names for names of this host, in the form of hosts(5). A Eureka server that finds its own host
-// name in a peer's URL, whatever the port, takes the peer for itself, and a peer is available if an instance of the same
-// host name is registered: so each server has a host name of its own, which its peers find at their proxies.
+// hostsFile maps the nodes' names to this host, in the form of hosts(5). A Eureka server that finds its own host name
+// in a peer's URL, whatever the port, takes the peer for itself, and a peer is available if an instance with its host
+// name is registered: so each server has its own host name, which its peers find at their proxies.
 func hostsFile(nodes []*localcluster.Node) []byte {
 	names := []string{"127.0.0.1", "localhost"}
 	for _, n := range nodes {
@@ -106,11 +108,11 @@ func hostsFile(nodes []*localcluster.Node) []byte {
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
-// eurekaOpenWithin bounds the start of a cluster. Three servers at the same time keep two processors busy for the most of
+// eurekaOpenWithin bounds the start of a cluster. Three servers starting together keep two processors busy for most of
 // a minute before they serve.
 const eurekaOpenWithin = 10 * time.Minute
 
-// start starts all processes at once, waits until each has opened and knows all, and warms them up meanwhile.
+// start starts all processes at once, waits until each has opened and knows all of them, and warms them up meanwhile.
 func (c *eurekaCluster) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, eurekaOpenWithin, fmt.Errorf("not open after %v", eurekaOpenWithin))
 	defer cancel()
@@ -131,11 +133,12 @@ func (c *eurekaCluster) start(ctx context.Context) error {
 	return g.Wait()
 }
 
-// warmUp is for how long servers that have begun to serve have clients before they open, which takes them 30 s.
+// warmUp is how long servers that have begun to serve have clients before they open, which takes them 30 s.
 const warmUp = 25 * time.Second
 
-// warm lets clients come and go, of every kind but those that fetch (see serves). Java compiles what runs often while it runs; without this the first seconds
-// of a trial would measure three compilers that share the processors with the load.
+// warm lets clients of every kind except fetchers (see serves) come and go. Java compiles frequently run code while it
+// runs; without this the first seconds of a trial would measure three compilers that share the processors with the
+// load.
 func (c *eurekaCluster) warm(ctx context.Context) error {
 	var nodes []string
 	for _, n := range c.servers {
@@ -159,28 +162,29 @@ func (c *eurekaCluster) warm(ctx context.Context) error {
 	return l.CancelAll(ctx)
 }
 
-// eurekaNode is a node that is a Eureka server.
+// eurekaNode is a Eureka server as a node.
 type eurekaNode struct {
 	*linkedNode
 	jar   string
-	hosts string   // file that knows the nodes' names
+	hosts string   // file that maps the nodes' names
 	peers []string // host:port of the proxies to the others
 }
 
 func (n *eurekaNode) temporary() string { return filepath.Join(filepath.Dir(n.Dir), "tmp") }
 
 const (
-	// eurekaApp is the application under which the servers register with each other.
+	// eurekaApp is the application that the servers register with each other as.
 	eurekaApp = "EUREKA"
 	// exitByTerm is the exit code of a Java program that ended in order after SIGTERM.
 	exitByTerm = 128 + 15
 )
 
-// command is the command line of the node's process. Its settings say where the server is, which its peers are, and under
-// which name it registers with them; everything else has its default: register-with-eureka, fetch-registry, the caches, the
-// intervals, self-preservation. The heap is bounded, at many times what the registries of trials need, because the
-// default, a quarter of the machine's memory for each of three servers, would make the memory figures those of the machine.
-// Of Java's two compilers the first runs alone: the other one would keep two processors busy for longer than a trial lasts.
+// command is the command line of the node's process. Its settings say where the server is, which its peers are, and
+// under which name it registers with them; everything else has its default: register-with-eureka, fetch-registry, the
+// caches, the intervals, self-preservation. The heap is bounded, at many times what the registries of trials need,
+// because the default, a quarter of the machine's memory for each of three servers, would make the memory figures
+// those of the machine. Of Java's two compilers the first runs alone: the other one would keep two processors busy for
+// longer than a trial lasts.
 func (n *eurekaNode) command() []string {
 	var zone []string
 	for _, peer := range n.peers {
@@ -190,11 +194,12 @@ func (n *eurekaNode) command() []string {
 		"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir=" + n.temporary(),
 		"-Djdk.net.hosts.file=" + n.hosts,
 		"-jar", n.jar,
-		"--spring.config.location=optional:classpath:/", // no file of the directory that the bench was started in
+		// ignores files in the directory that the bench was started in
+		"--spring.config.location=optional:classpath:/",
 		"--spring.application.name=" + eurekaApp,
 		"--server.address=127.0.0.1", "--server.port=" + portOf(n.HTTP),
 		"--eureka.instance.hostname=" + n.Name,
-		"--eureka.instance.instance-id=" + n.Name, // the default has the machine's name in it
+		"--eureka.instance.instance-id=" + n.Name, // the default contains the machine's name
 		"--eureka.client.service-url.defaultZone=" + strings.Join(zone, ","),
 	}
 }
@@ -231,11 +236,12 @@ func (n *eurekaNode) await(ctx context.Context, reached func(context.Context) er
 	}
 }
 
-// serves asks for no list: a server keeps the first that it makes for 30 s, and the trial would wait for the next.
+// serves asks for no list: a server keeps the first one that it makes for 30 s, and the trial would have to wait for
+// the next.
 func (n *eurekaNode) serves(ctx context.Context) error { return n.ok(ctx, "/eureka/status") }
 
-// open reports, as an error, what the first process of a node still lacks: it has not copied its peers' registry and begun
-// to evict, which it tells in its log alone, or it does not know one of the servers.
+// open reports, as an error, what the first process of a node still lacks: it has not copied its peers' registry and
+// begun to evict, which only its log says, or it does not know one of the servers.
 func (n *eurekaNode) open(ctx context.Context, servers []*eurekaNode) error {
 	log, err := os.ReadFile(n.LogFile)
 	if err != nil {
@@ -263,8 +269,8 @@ func (n *eurekaNode) ok(ctx context.Context, path string) error {
 // eurekaJar is where `make eureka-server` puts the server, seen from the root of the repository.
 var eurekaJar = filepath.Join("integration", "clients", "java", "server", "target", "driver.jar")
 
-// findEureka returns the absolute path of the Eureka server's jar, or a sentence that says what the machine lacks to run it
-// and how to get that.
+// findEureka returns the absolute path of the Eureka server's jar, or a sentence that says what the machine lacks to
+// run it and how to get it.
 func findEureka(jar string) (path, missing string) {
 	const advice = "make eureka-server builds it, with a JDK of version 17 or later and Maven (apt-get install -y default-jdk-headless maven)"
 	if _, err := exec.LookPath("java"); err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 )
 
-// benchFleet describes the instances that a load registers and renews: size of them, each about
-// 1.1 KB in the documents that clients fetch. Instances have numbers from 0. Its methods registrations, renewals and changes
-// are workloads.
+// benchFleet describes the instances that a load registers and renews: size of them, each about 1.1 KB in the
+// documents that clients fetch. Instances are numbered from 0. Its methods registrations, renewals and changes are
+// workloads.
 type benchFleet struct {
 	name  string
 	size  int
-	inApp int        // instances of one application; zero: a hundred
-	lease benchLease // zero: endlessLease
+	inApp int        // instances of one application; 0 means a hundred
+	lease benchLease // zero means endlessLease
 }
 
-// benchLease is what an instance says of its lease, in seconds.
+// benchLease holds an instance's lease times, in seconds.
 type benchLease struct{ interval, duration int }
 
 // endlessLease outlasts any run, because not every instance is renewed all the time.
@@ -31,15 +31,15 @@ var endlessLease = benchLease{30, 86400}
 
 func (f benchFleet) app(i int) string { return fmt.Sprintf("%s-%03d", f.name, i/cmp.Or(f.inApp, 100)) }
 
-// id is the id of instance i: its host and port, as with Spring.
+// id returns the id of instance i: its host and port, as with Spring.
 func (f benchFleet) id(i int) string {
 	return fmt.Sprintf("%s-%06x.cluster.example.internal:8080", f.app(i), i)
 }
 
-// renewal is the request that renews instance i.
+// renewal returns the request that renews instance i.
 func (f benchFleet) renewal(i int) []byte { return load.Renewal(f.app(i), f.id(i)) }
 
-// registration is the request that registers instance i.
+// registration returns the request that registers instance i.
 func (f benchFleet) registration(i int) []byte {
 	lease := cmp.Or(f.lease, endlessLease)
 	return load.Registration(f.app(i), f.id(i), i, lease.interval, lease.duration)
@@ -61,8 +61,8 @@ func (f benchFleet) registerAt(ctx context.Context, addr string) error {
 	return prepareAt(ctx, addr, fmt.Sprintf("register %d instances", f.size), min(256, f.size), http.StatusNoContent, f.registrations)
 }
 
-// prepareAt sends requests until the workload ends. All must be answered as wanted; those that were answered 503 or 504
-// are repeated.
+// prepareAt sends requests until the workload ends. All must be answered as wanted; those answered 503 or 504 are
+// repeated.
 func prepareAt(ctx context.Context, addr, what string, conns, want int, w load.Workload) error {
 	r, err := load.Bulk{Targets: []string{addr}, Conns: conns, Requests: w, Want: want, Insist: true}.Closed(ctx)
 	if err == nil && len(r.Wrong) > 0 {
@@ -74,12 +74,12 @@ func prepareAt(ctx context.Context, addr, what string, conns, want int, w load.W
 	return nil
 }
 
-// renewals is a workload that renews the instances in turn, without end.
+// renewals is an endless workload that renews the instances in turn.
 func (f benchFleet) renewals() load.Workload {
 	return inTurn(f.size, f.renewal)
 }
 
-// inTurn is a workload of so many requests in turn, without end.
+// inTurn is an endless workload of n requests in turn.
 func inTurn(n int, request func(i int) []byte) load.Workload {
 	all := make([][]byte, n)
 	for i := range all {
@@ -95,8 +95,8 @@ func inTurn(n int, request func(i int) []byte) load.Workload {
 	}
 }
 
-// changes is a workload that registers the instances again in turn, without end, each time with a newer lastDirtyTimestamp, so that
-// every request is a change that readers see.
+// changes is an endless workload that registers the instances again in turn, each time with a newer
+// lastDirtyTimestamp, so that every request is a change that readers see.
 func (f benchFleet) changes() load.Workload {
 	var dirty atomic.Int64
 	dirty.Store(load.DirtyBase)
@@ -122,7 +122,8 @@ func setDirtyTimestamp(registration []byte, dirty int64) {
 	strconv.AppendInt(registration[:at], dirty, 10)
 }
 
-// putsOf is a workload of writes to so many keys in turn, without end, each with a value of 128 bytes that no write before had.
+// putsOf is an endless workload of writes to a number of keys in turn, each with a value of 128 bytes that no earlier
+// write had.
 func putsOf(keys int) load.Workload {
 	var written atomic.Int64
 	return func(conn, conns int) func() []byte {
@@ -154,7 +155,7 @@ func firstRequests(n int, w load.Workload) load.Workload {
 	}
 }
 
-// fetchesOf is a workload that fetches a document, compressed, without end.
+// fetchesOf is an endless workload that fetches a document, compressed.
 func fetchesOf(path string) load.Workload {
 	request := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path)
 	return func(int, int) func() []byte { return func() []byte { return request } }

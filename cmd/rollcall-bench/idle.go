@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// idleCosts measures what a cluster takes that has nothing to do, and how soon its followers show a write that comes then: who
-// looks less often for something to send finds it later.
+// idleCosts measures what an idle cluster uses, and how soon its followers then show a write: polling less often for
+// something to send means finding it later.
 func (r *ratiosRun) idleCosts(ctx context.Context) error {
 	clusters, err := r.clusters(ctx, clusterSpec{name: "idle"})
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *ratiosRun) idleCosts(ctx context.Context) error {
 }
 
 func (r *ratiosRun) leaveAlone(ctx context.Context, c *benchCluster, leader string) (record func(), err error) {
-	if !wire.Pause(ctx, r.idle/10) { // what came before must have come to an end
+	if !wire.Pause(ctx, r.idle/10) { // let earlier work come to an end
 		return nil, ctx.Err()
 	}
 	cpu, err := r.cpuOf(ctx, c, r.idle)
@@ -56,8 +56,8 @@ func (r *ratiosRun) leaveAlone(ctx context.Context, c *benchCluster, leader stri
 // shownPause lets a cluster come to rest between two lone writes.
 const shownPause = 20 * time.Millisecond
 
-// showWrites writes a key at the leader, again and again, and returns how long after the sending of each write a blocking query at a
-// follower was answered by it.
+// showWrites writes a key at the leader, again and again, and returns how long after sending each write it answered a
+// blocking query at a follower.
 func (r *ratiosRun) showWrites(ctx context.Context, c *benchCluster, leader string) (*hdrhistogram.Histogram, error) {
 	addrs := c.addrs()
 	follower := addrs[(slices.Index(addrs, leader)+1)%len(addrs)]
@@ -79,9 +79,10 @@ func (r *ratiosRun) showWrites(ctx context.Context, c *benchCluster, leader stri
 	})
 }
 
-// showWrite writes a value that the key never had, and waits until the follower shows it. It may show an older value before.
+// showWrite writes a new value of the key, and waits until the follower shows it. The follower may show an older value
+// before.
 func showWrite(ctx context.Context, conn *wire.Conn, follower string, value int64) (took time.Duration, err error) {
-	index, _, err := readKey(ctx, follower, "shown", "") // linearizable, so that it has the write before
+	index, _, err := readKey(ctx, follower, "shown", "") // linearizable, so that it includes the previous write
 	if err != nil {
 		return 0, err
 	}

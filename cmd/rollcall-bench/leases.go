@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// leases measures how soon every reader knows that an instance is gone, and that another one is there.
+// leases measures how soon every reader knows that an instance is gone, and that another one has come.
 func (r *ratiosRun) leases(ctx context.Context) error {
 	clusters, err := r.clusters(ctx, clusterSpec{name: "leases"})
 	if err != nil {
@@ -31,14 +31,14 @@ func (r *ratiosRun) leases(ctx context.Context) error {
 	return r.arrivals(ctx, clusters[0])
 }
 
-// Of the instances that crash, and of those beside them that do not: so many that neither
-// self-preservation nor the share of an eviction round comes into play.
+// Of the instances that crash, and of the others, which do not: enough that neither self-preservation nor the share of
+// an eviction round comes into play.
 const (
 	crashEvery  = 100 * time.Millisecond
-	crashLook   = 10 * time.Millisecond // how often a node is asked whether it still lists one
+	crashLook   = 10 * time.Millisecond // how often a node is asked whether it still lists an instance
 	crashLimit  = time.Minute           // from the registration to its absence
 	bystanders  = 300
-	bystandRate = 150 // renewals per second of all
+	bystandRate = 150 // total renewals per second
 )
 
 var (
@@ -64,7 +64,7 @@ func (r *ratiosRun) crashes(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// awaitCounted waits until self-preservation counts so many leases: it leaves young ones out.
+// awaitCounted waits until self-preservation counts a number of leases: it leaves young ones out.
 func (r *ratiosRun) awaitCounted(ctx context.Context, c *benchCluster, leases int) error {
 	cl, err := benchClient(c.nodes[0].HTTP)
 	if err != nil {
@@ -76,8 +76,8 @@ func (r *ratiosRun) awaitCounted(ctx context.Context, c *benchCluster, leases in
 	})
 }
 
-// crashInTurn registers instances that are never renewed, one after the other, and returns how long after
-// the end of its lease each was gone from every node.
+// crashInTurn registers instances that are never renewed, one after the other, and returns how long after the end of
+// its lease each was gone from every node.
 func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhistogram.Histogram, error) {
 	mortal := benchFleet{name: "mortal", size: r.crashed, lease: crashLease}
 	latencies := load.NewLatency()
@@ -100,7 +100,7 @@ func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhisto
 	return latencies, g.Wait()
 }
 
-// crash registers one instance at one of the nodes and leaves it alone. The lease counts from the sending of the
+// crash registers one instance at one of the nodes and abandons it. The lease counts from the sending of the
 // registration, so that the result is never too short. The nodes are asked linearizably, one after the other, each
 // until the instance is gone: the response of one holds for all.
 func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time.Duration, err error) {
@@ -135,7 +135,7 @@ func withConn(addr string, limit time.Time, use func(*wire.Conn) error) error {
 	return use(conn)
 }
 
-// awaitAbsent asks again and again until the response is 404.
+// awaitAbsent repeats a request until the response is 404.
 func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
 	for {
 		status, err := conn.Exchange(look)
@@ -153,8 +153,7 @@ func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
 	}
 }
 
-// recordLatencies records the median and the 99th percentile of latencies in µs, in a unit that lasts
-// each.
+// recordLatencies records the median and the 99th percentile of latencies in µs, in a unit of the length each.
 func (r *ratiosRun) recordLatencies(latencies *hdrhistogram.Histogram, unit string, each time.Duration, p50, p99 figureName) {
 	record := func(name figureName, percent float64) {
 		µs := time.Duration(latencies.ValueAtQuantile(percent)) * time.Microsecond
@@ -165,12 +164,12 @@ func (r *ratiosRun) recordLatencies(latencies *hdrhistogram.Histogram, unit stri
 }
 
 const (
-	changeEvery  = 100 * time.Millisecond // more than the nodes' pause between two sends to a watcher
+	changeEvery  = 100 * time.Millisecond // longer than the nodes' pause between two sends to a watcher
 	arrivalLimit = 30 * time.Second       // for the last change
-	watchFetch   = 4 << 10                // bytes of a stream that are taken at once
+	watchFetch   = 4 << 10                // bytes of a stream that are read at once
 )
 
-// arrivals measures how long changes take to all watchers, which are spread over the nodes.
+// arrivals measures how long changes take to reach all watchers, which are spread over the nodes.
 func (r *ratiosRun) arrivals(ctx context.Context, c *benchCluster) error {
 	return r.underOneLeader(ctx, arrivalP99, c, func(string) (func(), error) {
 		latencies, err := r.watchChanges(ctx, c)
@@ -202,7 +201,7 @@ type crowd struct {
 	fleet   benchFleet
 	number  map[string]int // of an instance, by its id
 	begun   time.Time
-	since   []atomic.Int64 // when the way of each registration begins, in ns since begun
+	since   []atomic.Int64 // when each registration starts on its way, in ns since begun
 	members []*crowdMember
 	readers sync.WaitGroup
 	arrived atomic.Int64
@@ -211,7 +210,7 @@ type crowd struct {
 // crowdMember is one watcher; seen belongs to its reader until the reader has ended.
 type crowdMember struct {
 	conn net.Conn
-	seen []time.Duration // when it first read each registration, since begun; 0: not yet
+	seen []time.Duration // when it first read each registration, since begun; 0 before that
 }
 
 func newCrowd(f benchFleet) *crowd {
@@ -222,10 +221,10 @@ func newCrowd(f benchFleet) *crowd {
 	return c
 }
 
-// setStart records when the way of a registration began.
+// setStart records when a registration started on its way.
 func (c *crowd) setStart(i int, at time.Time) { c.since[i].Store(int64(at.Sub(c.begun))) }
 
-// join adds a watcher of everything and waits for the begin of its stream.
+// join adds a watcher of everything and waits for its stream to start.
 func (c *crowd) join(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, load.BulkGrace)
 	if err != nil {
@@ -237,7 +236,7 @@ func (c *crowd) join(addr string) error {
 		return err
 	}
 	events := sse.NewReader(body, watchFetch)
-	if _, err := events.Next(); err != nil { // the mark of the start
+	if _, err := events.Next(); err != nil { // the start event
 		return fmt.Errorf("watch: %w", err)
 	}
 	c.readers.Go(func() { c.read(m, events) })
@@ -288,8 +287,8 @@ func (c *crowd) change(ctx context.Context, addr string, i int) error {
 	})
 }
 
-// latencies waits until every change has arrived everywhere, sends the watchers home and returns how long those from
-// first on took to each.
+// latencies waits until every change has arrived everywhere, ends the watches and returns how long the changes from
+// first on took to reach each watcher.
 func (c *crowd) latencies(ctx context.Context, first int) (*hdrhistogram.Histogram, error) {
 	err := await(ctx, "every change has arrived", arrivalLimit, func(context.Context) (bool, error) {
 		missing := int64(len(c.members)*c.fleet.size) - c.arrived.Load()
@@ -305,7 +304,7 @@ func (c *crowd) latencies(ctx context.Context, first int) (*hdrhistogram.Histogr
 	latencies := load.NewLatency()
 	for _, m := range c.members {
 		for i := first; i < c.fleet.size; i++ {
-			// A watcher may be faster than the response to the registration: that is no time at all.
+			// A watcher may be faster than the response to the registration: that counts as zero.
 			took := max(0, m.seen[i]-time.Duration(c.since[i].Load()))
 			if err := latencies.RecordValue(min(took.Microseconds(), load.LongestLatency)); err != nil {
 				return nil, err

@@ -31,10 +31,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// asCSV is a form of output that only bench run has.
+// asCSV is an output format that only bench run has.
 const asCSV cli.Output = "csv"
 
-// loadOptions are the flags of bench run.
+// loadOptions holds the flags of bench run.
 type loadOptions struct {
 	addrs    []string
 	allNodes bool
@@ -138,7 +138,7 @@ func (o *loadOptions) validate() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// validateLoad finds the mistakes in what is to be sent.
+// validateLoad finds the mistakes in what should be sent.
 func (o *loadOptions) validateLoad() []error {
 	errs := []error{
 		inBounds("--instances", o.instances, fewestInstances, mostInstances),
@@ -170,7 +170,7 @@ func (o *loadOptions) rates() []namedRate {
 	return []namedRate{{"registers", o.registers}, {"reads", o.reads}, {"writes", o.writes}, {"fetches", o.fetches}, {"deltas", o.deltas}}
 }
 
-// inBounds is an error about a flag that is out of its bounds.
+// inBounds returns an error if a flag is out of its bounds.
 func inBounds[T int | time.Duration](flag string, value, least, most T) error {
 	if value < least || value > most {
 		return fmt.Errorf("%s: %v is not between %v and %v", flag, value, least, most)
@@ -178,7 +178,7 @@ func inBounds[T int | time.Duration](flag string, value, least, most T) error {
 	return nil
 }
 
-// wholeSeconds is an error about what Eureka's documents cannot carry.
+// wholeSeconds returns an error for a duration that Eureka's documents cannot carry.
 func wholeSeconds(flag string, d time.Duration) error {
 	if d < time.Second || d%time.Second != 0 {
 		return fmt.Errorf("%s: %v is not a whole number of seconds", flag, d)
@@ -186,7 +186,7 @@ func wholeSeconds(flag string, d time.Duration) error {
 	return nil
 }
 
-// servers are the addresses, as host:port, that the flags or the environment name.
+// servers returns the addresses, as host:port, that the flags or the environment name.
 func (o *loadOptions) servers() ([]string, error) {
 	given := setting.SplitList(strings.Join(o.addrs, ","))
 	if len(given) == 0 {
@@ -201,7 +201,7 @@ func (o *loadOptions) servers() ([]string, error) {
 	return servers, errors.Join(errs...)
 }
 
-// plainAddress is the host:port of a server's URL.
+// plainAddress returns the host:port of a server's URL.
 func plainAddress(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -220,7 +220,7 @@ func plainAddress(text string) (string, error) {
 	return u.Host, nil
 }
 
-// load is what the flags ask for.
+// load returns the load that the flags ask for.
 func (o *loadOptions) load() scenario.Load {
 	l := scenario.Load{
 		Instances: o.instances, Heartbeat: scenario.Span(o.heartbeat), Lease: scenario.Span(o.lease),
@@ -232,11 +232,11 @@ func (o *loadOptions) load() scenario.Load {
 	return l
 }
 
-// loadKeys is how many instances are read and changed, through all nodes. They are never canceled, so that
-// every read finds one.
+// loadKeys is how many instances are read and changed, through all nodes. They are never canceled, so that every read
+// finds one.
 const loadKeys = 30
 
-// config is the load on some nodes.
+// config returns the load on some nodes.
 func (o *loadOptions) config(nodes []string) load.Config {
 	return load.Config{
 		Nodes: nodes, Load: o.load(), Seed: o.seed, Prefix: strings.ToUpper(o.prefix), PerApp: o.perApp,
@@ -244,8 +244,8 @@ func (o *loadOptions) config(nodes []string) load.Config {
 	}
 }
 
-// offered is how many calls per second the schedule sends. The cancels are not in it: they come when an
-// instance has stayed for a while.
+// offered returns how many calls per second the schedule sends. It excludes cancels: they come when an instance has
+// stayed for a while.
 func (o *loadOptions) offered() float64 {
 	all := float64(o.instances) / o.heartbeat.Seconds()
 	for _, r := range o.rates() {
@@ -270,18 +270,18 @@ func (o *loadOptions) run(ctx context.Context, out, errs io.Writer) error {
 // loadRun is one run of bench run.
 type loadRun struct {
 	*loadOptions
-	nodes []string // that share the load, host:port
+	nodes []string // nodes that share the load, host:port
 	mode  string   // of the cluster
 	load  *load.Load
 	errs  io.Writer
 
 	began  time.Time     // of the load, warm-up included
-	length time.Duration // of what counts, as it was in the end
+	length time.Duration // of the measured part, as it was in the end
 	late   lateness
-	ended  string // why the load ended early; empty: it did not
+	ended  string // why the load ended early; empty if it did not
 }
 
-// open finds the cluster and lays the load out.
+// open finds the cluster and prepares the load.
 func (o *loadOptions) open(ctx context.Context, errs io.Writer) (*loadRun, error) {
 	servers, err := o.servers()
 	if err != nil {
@@ -311,7 +311,7 @@ func askStatus(ctx context.Context, servers []string) (client.Status, error) {
 	return cl.Status(ctx)
 }
 
-// nodesOf are the addresses of a cluster's nodes that can be reached by each other.
+// nodesOf returns the addresses of a cluster's nodes that can be reached by each other.
 func nodesOf(status client.Status) ([]string, error) {
 	var nodes []string
 	for _, n := range status.Nodes {
@@ -347,7 +347,7 @@ func (r *loadRun) measure(ctx context.Context) (*loadSummary, error) {
 	return r.summary(watched), err
 }
 
-// send runs the load, beside what watches it.
+// send runs the load, and what watches it.
 func (r *loadRun) send(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -376,7 +376,7 @@ func (r *loadRun) cancelAll(ctx context.Context) error {
 	return nil
 }
 
-// counted are the series without the warm-up.
+// counted returns the series without the warm-up.
 func (r *loadRun) counted(all []trial.Series) []trial.Series {
 	from, to := binOf(r.warmUp), binOf(r.warmUp+r.length)
 	counted := make([]trial.Series, 0, len(all))
@@ -394,11 +394,11 @@ func (r *loadRun) counted(all []trial.Series) []trial.Series {
 	return counted
 }
 
-// binOf is the number of the bin that begins at d, or after it.
+// binOf returns the number of the bin that begins at d, or after it.
 func binOf(d time.Duration) int { return int((d + trial.BinLength - 1) / trial.BinLength) }
 
-// progressLine writes every second what the load does: on a terminal in one line that is written anew,
-// elsewhere in a line each.
+// progressLine writes every second what the load does: on a terminal it rewrites one line, elsewhere it adds a line
+// each time.
 type progressLine struct {
 	out      io.Writer
 	terminal bool
@@ -407,9 +407,9 @@ type progressLine struct {
 	last     moment
 }
 
-// moment is what had happened until some time.
+// moment holds the totals up to a time.
 type moment struct {
-	at               time.Duration // since the begin
+	at               time.Duration // since the start
 	answered, failed int64
 	latency          *hdrhistogram.Histogram
 }
@@ -421,7 +421,7 @@ func newProgressLine(r *loadRun) *progressLine {
 	}
 }
 
-// isTerminal reports whether lines can be written anew.
+// isTerminal reports whether lines can be rewritten.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -454,7 +454,7 @@ func (p *progressLine) print(now moment) {
 	line := p.text(now)
 	p.last = now
 	if p.terminal {
-		fmt.Fprintf(p.out, "\r\x1b[K%s", line) // erases what the last line had more
+		fmt.Fprintf(p.out, "\r\x1b[K%s", line) // erases the rest of a longer line
 		return
 	}
 	fmt.Fprintln(p.out, line)
@@ -471,7 +471,7 @@ func (p *progressLine) text(now moment) string {
 		shortNumber(p99Between(p.last.latency, now.latency)), now.failed-p.last.failed, warm)
 }
 
-// sumTotals adds up the operations. Those that were not answered have failed.
+// sumTotals adds up the operations. Those without an answer count as failed.
 func sumTotals(all map[trial.Operation]load.Totals, at time.Duration) moment {
 	m := moment{at: at, latency: load.NewLatency()}
 	for _, t := range all {
@@ -489,7 +489,7 @@ func sumTotals(all map[trial.Operation]load.Totals, at time.Duration) moment {
 	return m
 }
 
-// p99Between is the 99th percentile, in ms, of the latencies that the newer one of two histograms has more.
+// p99Between returns the 99th percentile, in ms, of the latencies that the newer of two histograms has in addition.
 func p99Between(older, newer *hdrhistogram.Histogram) float64 {
 	was, is := older.Export(), newer.Export()
 	for i := range is.Counts {
@@ -500,13 +500,13 @@ func p99Between(older, newer *hdrhistogram.Histogram) float64 {
 
 const (
 	lateEvery = 5 * time.Millisecond
-	// lateLimit is how late (p99) the load generator's own goroutines may run before its figures describe the generator
-	// more than the servers. Timers are late by a millisecond or so on any machine.
+	// lateLimit is how late (p99) the load generator's own goroutines may run before its figures describe the
+	// generator more than the servers. Timers are late by about a millisecond on any machine.
 	lateLimit = 10 * time.Millisecond
 )
 
-// lateness is how late this process wakes up when it wants to. Calls that are due then are sent as late, and responses
-// read as late: part of each latency is not the servers'.
+// lateness measures how late this process wakes up. Calls due then are sent as late, and responses read as late: part
+// of each latency is not the servers'.
 type lateness struct{ waits *hdrhistogram.Histogram }
 
 // watch measures until ctx ends.
@@ -522,10 +522,10 @@ func (l *lateness) watch(ctx context.Context) {
 }
 
 func (l *lateness) add(late time.Duration) {
-	l.waits.RecordValue(min(max(late.Microseconds(), 0), load.LongestLatency)) // in range: no error
+	l.waits.RecordValue(min(max(late.Microseconds(), 0), load.LongestLatency)) // cannot fail: in range
 }
 
-// sentence says that the load generator was too slow; empty if it was not.
+// sentence says that the load generator was too slow, or returns "" if it was not.
 func (l *lateness) sentence() string {
 	if l.waits == nil {
 		return ""
@@ -541,17 +541,18 @@ func (l *lateness) sentence() string {
 
 // loadSummary is the result of bench run. Scripts rely on its members' names.
 type loadSummary struct {
-	Version    string                             `json:"version"`
-	Nodes      []string                           `json:"nodes"`
-	Mode       string                             `json:"mode"` // of the cluster
-	Loop       string                             `json:"loop"` // open or closed
-	Seed       uint64                             `json:"seed"`
-	Load       scenario.Load                      `json:"load"`
-	WarmUp     float64                            `json:"warm_up"`           // seconds
-	Seconds    float64                            `json:"seconds"`           // that count
-	Offered    float64                            `json:"offered,omitempty"` // calls per second, by the schedule of an open loop, without cancels
-	Sent       float64                            `json:"sent"`              // calls per second
-	Answered   float64                            `json:"answered"`          // calls per second
+	Version string        `json:"version"`
+	Nodes   []string      `json:"nodes"`
+	Mode    string        `json:"mode"` // of the cluster
+	Loop    string        `json:"loop"` // open or closed
+	Seed    uint64        `json:"seed"`
+	Load    scenario.Load `json:"load"`
+	WarmUp  float64       `json:"warm_up"` // seconds
+	Seconds float64       `json:"seconds"` // of the measured part
+	// calls per second, by the schedule of an open loop, without cancels
+	Offered    float64                            `json:"offered,omitempty"`
+	Sent       float64                            `json:"sent"`     // calls per second
+	Answered   float64                            `json:"answered"` // calls per second
 	Operations map[trial.Operation]verdicts.Calls `json:"operations"`
 	Watchers   *watcherSummary                    `json:"watchers,omitempty"`
 	Notes      []string                           `json:"notes"` // sentences
@@ -562,13 +563,13 @@ type loadSummary struct {
 // watcherSummary is what the watchers saw, warm-up included.
 type watcherSummary struct {
 	Watchers int   `json:"watchers"`
-	Events   int64 `json:"events"` // changes that came, on all streams
+	Events   int64 `json:"events"` // changes received, on all streams
 	Resets   int64 `json:"resets"` // times that a node could not tell what had changed
-	Breaks   int64 `json:"breaks"` // streams that ended or could not begin
+	Breaks   int64 `json:"breaks"` // streams that ended or could not start
 	Bytes    int64 `json:"bytes"`
 }
 
-// summary computes what came of the run.
+// summary computes the results of the run.
 func (r *loadRun) summary(w load.Watched) *loadSummary {
 	s := &loadSummary{
 		Version: version, Nodes: r.nodes, Mode: r.mode, Loop: "open", Seed: r.seed, Load: r.loadOptions.load(),
@@ -618,7 +619,7 @@ func (s *loadSummary) behind() string {
 	return fmt.Sprintf("Of the %s calls per second that were due, %s were sent. More --connections may help.", shortNumber(s.Offered), shortNumber(sent))
 }
 
-// unanswered is an error if no call was answered at all.
+// unanswered returns an error if no call at all was answered.
 func (s *loadSummary) unanswered() error {
 	if s.Answered > 0 || s.Sent == 0 {
 		return nil
@@ -656,7 +657,7 @@ func (s *loadSummary) write(path string) error {
 	return errors.Join(s.print(f, cli.Output(strings.TrimPrefix(filepath.Ext(path), "."))), f.Close())
 }
 
-// table shows the operations, and then all of the run.
+// Table shows the operations, and then the totals of the run.
 func (s *loadSummary) Table() [][]string {
 	cells := [][]string{{"OPERATION", "CALLS", "ANSWERED/S", "SUCCESS", "P50", "P90", "P99", "P99.9", "MAX", "NOT DONE"}}
 	for _, o := range trial.Operations {
@@ -686,10 +687,10 @@ func (s *loadSummary) offeredText() string {
 	return shortNumber(s.Offered)
 }
 
-// millis shows seconds.
+// millis formats seconds as milliseconds.
 func millis(seconds float64) string { return shortNumber(seconds*1000) + " ms" }
 
-// shareText shows a share so that only all is 100 %.
+// shareText formats a share so that only all of it is 100 %.
 func shareText(share float64) string {
 	if share == 1 {
 		return "100 %"
@@ -708,8 +709,8 @@ func otherwise(outcomes map[trial.Outcome]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// rows writes a row for each operation, node and 100 ms: the calls by their outcomes, and the median, the 99th
-// percentile and the greatest of the latencies, in ms; empty where none was answered.
+// rows writes a row for each operation, node and 100 ms: the calls by outcome, and the median, the 99th percentile and
+// the maximum of the latencies, in ms; empty where none was answered.
 func (s *loadSummary) rows(out io.Writer) error {
 	w := csv.NewWriter(out)
 	rows := [][]string{{"seconds", "operation", "node", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}}
@@ -723,8 +724,8 @@ func (s *loadSummary) rows(out io.Writer) error {
 	return w.WriteAll(rows)
 }
 
-// binColumns are the calls of a bin by their outcomes, and the median, the 99th percentile and the greatest of the latencies in ms;
-// empty where no call was answered.
+// binColumns returns the calls of a bin by outcome, and the median, the 99th percentile and the maximum of the
+// latencies in ms; empty where no call was answered.
 func binColumns(b *trial.Bin) []string {
 	var columns []string
 	for _, o := range trial.Outcomes {

@@ -110,7 +110,7 @@ func TestBenchRunDoesNotCountTheWarmUp(t *testing.T) {
 	expect.That(t, slices.Equal(counted, want) && got[0].Node == 1, "bins and calls %v of node %d, want %v of node 1", counted, got[0].Node, want)
 }
 
-// exampleSummary is of two operations, over a second.
+// exampleSummary has two operations, over a second.
 func exampleSummary() *loadSummary {
 	s := &loadSummary{Nodes: []string{"a:1", "b:2"}, Mode: "cp", Loop: "open", Offered: 20, Seconds: 1, series: []trial.Series{
 		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 8, Latencies: []int64{1000, 7, 3000, 1}}, {Number: 9, Unknown: 1, Refused: 1}}},

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// describeMachine tries the disk on which dir lies. Nothing that names the machine or its owner is in it.
+// describeMachine describes the machine, and times the disk of dir. The result contains nothing that names the machine
+// or its owner.
 func describeMachine(dir string) (trial.Machine, error) {
 	sync, err := timeSync(dir)
 	if err != nil {
@@ -82,8 +83,8 @@ func describeDisk(dir string) string {
 
 type mount struct{ point, device, kind, source string }
 
-// findMount returns the mount on which an absolute path lies: the longest, and the last of equals,
-// which hides the others. Fields are as in proc(5).
+// findMount returns the mount of an absolute path: the longest match, and the last of equal ones, which hides the
+// others. Fields are as in proc(5).
 func findMount(mountinfo, path string) (best mount, ok bool) {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
@@ -130,7 +131,7 @@ func timeSync(dir string) (time.Duration, error) {
 	return times[tries/2], nil
 }
 
-// timeSyncs is what each of some durable writes takes.
+// timeSyncs returns how long each of some durable writes takes.
 func timeSyncs(dir string, tries int) ([]time.Duration, error) {
 	f, err := os.CreateTemp(dir, "sync-*")
 	if err != nil {
@@ -153,7 +154,7 @@ func timeSyncs(dir string, tries int) ([]time.Duration, error) {
 	return times, nil
 }
 
-// machineHealth is what the machine has done until now, and what a durable write in a directory takes now.
+// machineHealth measures what the machine has done so far, and how long a durable write in a directory takes now.
 func machineHealth(dir string) func() (trial.Health, error) {
 	return func() (trial.Health, error) {
 		busy, own, err := machineUsage()

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
-// peersOptions are the flags of bench peers.
+// peersOptions holds the flags of bench peers.
 type peersOptions struct {
 	rounds int
 	window time.Duration
@@ -223,8 +223,8 @@ func (r *peersRun) measureRow(ctx context.Context, c peerCluster, row *peerRow, 
 	}, nil
 }
 
-// measureBare puts the loads of all rows on the bare handler, while no system runs: those of one operation are one load, and
-// of what is read as many bytes.
+// measureBare puts the loads of all rows on the bare handler, while no system runs: rows of one operation share a
+// load, and reads fetch as many bytes.
 func (r *peersRun) measureBare(ctx context.Context) error {
 	rates := map[string]float64{}
 	for _, row := range r.rows {
@@ -255,7 +255,7 @@ func (r *peersRun) measureBare(ctx context.Context) error {
 	return nil
 }
 
-// peerUse is what has been used of the processors until now.
+// peerUse is the processor time used so far.
 type peerUse struct {
 	at                 time.Time
 	servers, busy, own time.Duration // of the cluster, of all programs, of this one
@@ -263,20 +263,20 @@ type peerUse struct {
 
 func useOf(c peerCluster) peerUse {
 	u := peerUse{at: time.Now()}
-	u.busy, u.own, _ = machineUsage() // nothing where it cannot be asked for, as with the servers
+	u.busy, u.own, _ = machineUsage() // zero where it is unavailable, as for the servers
 	for _, p := range c.processes() {
 		u.servers += runningUsage(p.Pid()).cpu
 	}
 	return u
 }
 
-// others is the share of the processors that programs took until a later time which are not part of the measurement.
+// others returns the share of the processors that programs outside the measurement took until a later time.
 func (u peerUse) others(later peerUse, loadCPU time.Duration) float64 {
 	took := (later.busy - u.busy) - (later.own - u.own) - (later.servers - u.servers) - loadCPU
 	return max(0, took.Seconds()/later.at.Sub(u.at).Seconds()/float64(runtime.NumCPU()))
 }
 
-// fault says why a row counts for nothing; empty: it counts.
+// fault says why a row does not count, or returns "" if it does.
 func (row *peerRow) fault(rounds int) string {
 	switch {
 	case len(row.Wrong) > 0:
@@ -289,7 +289,7 @@ func (row *peerRow) fault(rounds int) string {
 	return ""
 }
 
-// of is the spread of something over the rounds.
+// of returns the spread of something over the rounds.
 func (row *peerRow) of(value func(peerSample) float64) string {
 	var values []float64
 	for _, s := range row.Samples {
@@ -322,7 +322,7 @@ func (r *peersReport) Table() [][]string {
 	return cells
 }
 
-// cells are the figures of a row that counts.
+// cells returns the figures of a row that counts.
 func (row *peerRow) cells() []string {
 	bytes := ""
 	if row.Operation == listing {
@@ -339,7 +339,7 @@ func (row *peerRow) cells() []string {
 // quiet is the share of the processors that others may take.
 const quiet = 0.1
 
-// remarks are sentences that belong below the table.
+// remarks returns the sentences below the table.
 func (r *peersReport) remarks() []string {
 	remarks := slices.Clone(r.notes)
 	if len(r.versions) > 0 {
@@ -360,7 +360,7 @@ func (r *peersReport) remarks() []string {
 
 const notQuiet = "the machine was not quiet: repeat the run when it is"
 
-// disturbed says that other programs took so much of the processors that the figures decide nothing.
+// disturbed reports whether other programs took so much of the processors that the figures decide nothing.
 func (r *peersReport) disturbed() bool { return len(r.others) > 0 && spreadOf(r.others).Median > quiet }
 
 func (r *peersReport) plan() string {

@@ -36,7 +36,7 @@ const (
 
 var peerOperations = []string{renewing256, renewing64, registering, listing, writingKey, readingKey}
 
-// What has been promised when an answer comes.
+// What an answer promises.
 const (
 	durable      = "durable on a majority"
 	oneMemory    = "in one node's memory; its disk and the others follow"
@@ -49,10 +49,10 @@ type peersRun struct {
 	*ratiosRun
 	found    peerPrograms
 	rows     []*peerRow
-	lacks    map[string]string // why a system was not measured, or not to the end
-	versions map[string]string // of the peers, as they say them
-	others   []float64         // share of the processors that neither load nor servers took, of each measurement
-	sessions []string          // of the cluster that is measured
+	lacks    map[string]string // why a system was not measured, or not completely
+	versions map[string]string // the peers' versions, in their own words
+	others   []float64         // share of the processors that neither load nor servers took, for each measurement
+	sessions []string          // of the measured cluster
 }
 
 // peerRow is a way to perform an operation at a system: a row of the table.
@@ -60,7 +60,7 @@ type peerRow struct {
 	Operation string `json:"operation"`
 	System    string `json:"system"`
 	Call      string `json:"call"`
-	Promise   string `json:"promise"` // what holds when the answer has come
+	Promise   string `json:"promise"` // what is certain once the answer has come
 
 	Samples []peerSample        `json:"samples"` // one per round
 	Wrong   load.WrongResponses `json:"wrong,omitempty"`
@@ -68,13 +68,13 @@ type peerRow struct {
 	load peerLoad
 }
 
-// peerSample is what was measured of a row in a round.
+// peerSample is the measurement of a row in a round.
 type peerSample struct {
 	Rate  float64 `json:"per_s"`
 	Bare  float64 `json:"bare_per_s"`
 	P50   float64 `json:"p50_ms"`
 	P99   float64 `json:"p99_ms"`
-	CPU   float64 `json:"servers_cpu_us"` // for one operation, of all nodes together
+	CPU   float64 `json:"servers_cpu_us"` // per operation, of all nodes together
 	Bytes int64   `json:"bytes"`          // of a response's body
 }
 
@@ -85,17 +85,17 @@ func (row *peerRow) countWrong(wrong load.WrongResponses) {
 	}
 }
 
-// peerSystem is a system that is measured.
+// peerSystem is a measured system.
 type peerSystem struct {
 	name    string
-	missing string // what this machine lacks to run it; empty: nothing
+	missing string // what this machine lacks to run it; empty if nothing
 	start   func(ctx context.Context, dir string) (peerCluster, error)
 	prepare func(ctx context.Context, addr string) error // makes what the rows' loads need
 	rows    []*peerRow
-	warms   int // how many times longer than others it warms up before each row; 0: once
+	warms   int // how many times longer than others it warms up before each row; 0 means once
 }
 
-// peerCluster is a system that runs.
+// peerCluster is a running system.
 type peerCluster interface {
 	led
 	processes() []*localcluster.Process
@@ -118,7 +118,7 @@ const (
 
 var allPeers = []string{etcdPeer, consulPeer, eurekaPeer}
 
-// systems are Rollcall in both modes, and peers.
+// systems returns Rollcall in both modes, and peers.
 func (r *peersRun) systems(peers []string) []peerSystem {
 	rollcall := func(mode string) func(context.Context, string) (peerCluster, error) {
 		return func(ctx context.Context, dir string) (peerCluster, error) {
@@ -152,13 +152,13 @@ func (r *peersRun) systems(peers []string) []peerSystem {
 	return systems
 }
 
-// loadResult is what came of a load on a node.
+// loadResult is the result of a load on a node.
 type loadResult struct {
 	right    int // answers in the window
 	p50, p99 time.Duration
 	bytes    int64 // of a response's body
 	wrong    load.WrongResponses
-	loadCPU  time.Duration // that the load took in programs other than this one
+	loadCPU  time.Duration // taken by the load in programs other than this one
 }
 
 // peerLoad is a load in a closed loop: each connection sends its next request when the previous one was answered.
@@ -193,22 +193,22 @@ func (l httpLoad) send(ctx context.Context, addr string, warm, window time.Durat
 	return loadResult{right: result.Right, p50: result.Quantile(50), p99: result.Quantile(99), bytes: result.Body, wrong: result.Wrong}, nil
 }
 
-// rowOf is a row without figures.
+// rowOf returns a row without figures.
 func rowOf(operation, call, promise string, l peerLoad) *peerRow {
 	return &peerRow{Operation: operation, Call: call, Promise: promise, Wrong: load.WrongResponses{}, load: l}
 }
 
-// fetched is a row of a document, compressed where the server does that.
+// fetched returns a row for a document, compressed where the server does that.
 func fetched(operation, path, promise string, conns int) *peerRow {
 	return rowOf(operation, "GET "+path, promise, httpLoad{conns, fetchesOf(path), http.StatusOK})
 }
 
-// fleet is instances of the plan's number.
+// fleet returns as many instances as the plan says.
 func (r *peersRun) fleet(name string) benchFleet {
 	return benchFleet{name: name, size: r.instances, inApp: r.instances}
 }
 
-// eurekaRows are Eureka's calls; lists has the parameters of a list, with what it promises.
+// eurekaRows returns Eureka's calls; lists has the parameters of a list, with what it promises.
 func (r *peersRun) eurekaRows(promise string, lists map[string]string) []*peerRow {
 	const renew = "PUT /eureka/apps/APP/ID"
 	renewals := r.fleet("renewed").renewals()
@@ -246,8 +246,8 @@ func (r *peersRun) expectList(ctx context.Context, addr, path, mark string) erro
 	return err
 }
 
-// consulRows are Consul's calls. beat and session are what renewals of checks and sessions promise, and list what a list
-// does that is asked for without parameters.
+// consulRows returns Consul's calls. beat and session are the promises of renewals of checks and sessions, and list
+// that of a list requested without parameters.
 func (r *peersRun) consulRows(beat, session, list string) []*peerRow {
 	const pass, health, key = "PUT /v1/agent/check/pass/ID", "/v1/health/service/large", "/v1/kv/bench/000/000000"
 	passes := inTurn(r.instances, func(i int) []byte { return putJSON("/v1/agent/check/pass/"+agentService(i), "") })
@@ -299,7 +299,7 @@ func (r *peersRun) prepareConsul(ctx context.Context, addr string) (err error) {
 
 func agentService(i int) string { return fmt.Sprintf("beating-%06d", i) }
 
-// catalogService registers a service on a node of its own, in a document of about the size that Eureka's have.
+// catalogService registers a service on its own node, in a document of about the size of Eureka's.
 func catalogService(i int, name string, version int64) []byte {
 	node := fmt.Sprintf("%s-%06d.cluster.example.internal", name, i)
 	return putJSON("/v1/catalog/register", `{"Node":%q,"Address":"10.0.%d.%d","Service":{"ID":"%s:8080","Service":%q,"Address":%q,"Port":8080,"Tags":["zone-%c","http"],`+
@@ -308,7 +308,7 @@ func catalogService(i int, name string, version int64) []byte {
 		node, i>>8&0xff, i&0xff, node, name, node, 'a'+i%3, version, uint64(i+1)*0x9e3779b97f4a7c15, node, node, node, node, node)
 }
 
-// putJSON is a PUT of a document, or of nothing.
+// putJSON returns a PUT of a document, or of nothing.
 func putJSON(path, format string, args ...any) []byte {
 	body := fmt.Sprintf(format, args...)
 	return fmt.Appendf(nil, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
@@ -362,12 +362,12 @@ func (p peerPrograms) path(name string) (path, missing string) {
 // foreignCluster is three processes of a program that knows nothing of Rollcall.
 type foreignCluster struct {
 	nodes  []*localcluster.Process
-	addrs  []string                           // of their clients
-	leader func(context.Context) (int, error) // number of the node that leads
+	addrs  []string                           // for their clients
+	leader func(context.Context) (int, error) // number of the leading node
 }
 
-// startForeign starts a program three times. command is the command line of a node, of which it gets a directory and addresses
-// on every node, perNode each: ports[i][0] is that of clients.
+// startForeign starts a program three times. command returns the command line of a node, given a directory and the
+// addresses on every node, perNode each: ports[i][0] is for clients.
 func startForeign(dir, program string, perNode int, command func(i int, dir string, ports [][]int) []string) (c *foreignCluster, ports [][]int, err error) {
 	all, err := localcluster.ClaimPorts(benchNodes * perNode)
 	if err != nil {
@@ -387,7 +387,7 @@ func startForeign(dir, program string, perNode int, command func(i int, dir stri
 	return c, ports, nil
 }
 
-// await waits until the cluster is as it must be. After an error nothing runs.
+// await waits until the cluster has reached a state. After an error nothing runs.
 func (c *foreignCluster) await(ctx context.Context, what string, reached func(ctx context.Context) (bool, error)) error {
 	err := await(ctx, what, localcluster.ReadyWithin, func(ctx context.Context) (bool, error) {
 		if _, err := c.leaderAddr(ctx); err != nil {
@@ -418,15 +418,15 @@ func (c *foreignCluster) stop() {
 	}
 }
 
-// versionOf is the first line that a program prints, which names it and its version.
+// versionOf returns the first line that a program prints, which names it and its version.
 func versionOf(ctx context.Context, program string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, program, args...).Output()
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.Replace(line, "Version: ", "", 1), err
 }
 
-// consul is three servers of Consul with their defaults, except that they allow as many connections from one address as the
-// load has, and do not ask for newer versions of themselves. They speak with each other at addresses of their own: at
+// consul is three servers of Consul with their defaults, except that they allow as many connections from one address
+// as the load has, and do not check for updates of themselves. They talk to each other at their own addresses: at
 // 127.0.0.1 the UDP ports are taken by the claims (localcluster.ClaimPorts).
 func (r *peersRun) consul() peerSystem {
 	const http, server, lan, ports = 0, 1, 2, 3
@@ -445,7 +445,7 @@ func (r *peersRun) consul() peerSystem {
 				"-http-port", strconv.Itoa(ports[i][http]), "-server-port", strconv.Itoa(ports[i][server]), "-serf-lan-port", strconv.Itoa(ports[i][lan]),
 				"-serf-wan-port", "-1", "-dns-port", "-1", "-grpc-port", "-1", "-grpc-tls-port", "-1",
 				"-hcl", "limits { http_max_conns_per_client = 4096 }", "-hcl", "disable_update_check = true",
-				"-hcl", `raft_logstore { backend = "wal" }`, // the default of later versions; that of 1.15 is bbolt
+				"-hcl", `raft_logstore { backend = "wal" }`, // the default of later versions; 1.15's is bbolt
 			}
 		})
 		if err != nil {
@@ -482,8 +482,8 @@ func (r *peersRun) etcd() peerSystem {
 		return rowOf(operation, call, promise, l)
 	}
 	const (
-		document = 1100 // bytes of an instance, about
-		value    = 128  // bytes of a key's, as putsOf has them
+		document = 1100 // approximate bytes of an instance
+		value    = 128  // bytes of a key's value, as in putsOf
 		keptBy   = "in the leader's memory"
 	)
 	s.rows = []*peerRow{
@@ -595,7 +595,8 @@ func (l etcdLoad) send(ctx context.Context, addr string, warm, window time.Durat
 	}, nil
 }
 
-// eureka is three stock Eureka servers, which need some seconds under each load until Java has compiled what it runs.
+// eureka is three stock Eureka servers, which need some seconds under each load until Java has compiled the code it
+// runs.
 func (r *peersRun) eureka() peerSystem {
 	s := peerSystem{name: "stock Eureka", warms: 10, prepare: r.prepareEureka, rows: r.eurekaRows("in one server's memory; the others follow", map[string]string{"": "up to 30 s old"})}
 	var jar string

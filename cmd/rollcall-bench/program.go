@@ -26,7 +26,7 @@ func (s *server) addFlag(f *pflag.FlagSet) {
 	f.StringVar(&s.path, "server", "", "the server's program (default: the rollcall beside this program)")
 }
 
-// find completes the path where the flag was not given.
+// find completes the path if the flag was not given.
 func (s *server) find() error {
 	if s.path != "" {
 		return nil
@@ -42,7 +42,7 @@ func (s *server) find() error {
 	return nil
 }
 
-// serverDefaults are settings of a server that the baselines share, because they are not what is compared.
+// serverDefaults are server settings that the baselines share, because they are not part of the comparison.
 type serverDefaults struct {
 	GC struct {
 		Percent int `yaml:"percent"`
@@ -67,7 +67,7 @@ func (s *server) defaults(ctx context.Context) (d serverDefaults, err error) {
 	return d, nil
 }
 
-// clearSettings keeps the environment's settings from the nodes: they are measured with the defaults. Variables that
+// clearSettings keeps settings in the environment from the nodes: they are measured with the defaults. Variables that
 // plant faults into a server stay.
 func clearSettings() error {
 	for _, variable := range os.Environ() {
@@ -82,7 +82,8 @@ func clearSettings() error {
 	return nil
 }
 
-// isSetting says whether a variable of the environment is a setting of Rollcall, or of a Java program or Spring's servers.
+// isSetting reports whether an environment variable is a setting of Rollcall, or of a Java program or Spring's
+// servers.
 func isSetting(name string) bool {
 	switch name {
 	case "ROLLCALL_PLANTED", "ROLLCALL_PARENT_PIPE":

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
-// ratiosOptions are the flags of bench ratios.
+// ratiosOptions holds the flags of bench ratios.
 type ratiosOptions struct {
 	rounds   int
 	window   time.Duration
@@ -103,7 +103,7 @@ func (o ratiosOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// validateRun refuses rounds and windows in which nothing can be measured, and files that are neither data nor pages.
+// validateRun refuses rounds and windows too small to measure anything, and files that are neither data nor pages.
 func validateRun(rounds int, window time.Duration, out []string) error {
 	var errs []error
 	if rounds < 1 {
@@ -141,11 +141,11 @@ func (o ratiosOptions) run(ctx context.Context, out, progress io.Writer) error {
 // runSetting is when, where and what was measured.
 type runSetting struct {
 	Version string        `json:"version"`
-	Date    string        `json:"date"` // of the run's begin
+	Date    string        `json:"date"` // of the run's start
 	Machine trial.Machine `json:"machine"`
 }
 
-// beginRun makes everything for a run but its clusters. The caller calls end, which removes the run's data.
+// beginRun makes everything for a run except its clusters. The caller calls end, which removes the run's data.
 func beginRun(ctx context.Context, s server, data string, plan ratiosPlan, progress io.Writer) (run *ratiosRun, setting runSetting, end func(), err error) {
 	if err := errors.Join(clearSettings(), s.find()); err != nil {
 		return nil, setting, nil, err
@@ -189,8 +189,8 @@ func (o ratiosOptions) publish(r *report, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// temporaryData makes a directory below data, and data where it is missing. remove removes the directories that it
-// made, unless other files were put into them meanwhile.
+// temporaryData makes a directory below data, and data if it is missing. remove removes the directories that it made,
+// unless other files were put into them meanwhile.
 func temporaryData(data string) (dir string, remove func(), err error) {
 	made := absent(data)
 	if err := os.MkdirAll(data, 0o700); err != nil {
@@ -207,7 +207,7 @@ func temporaryData(data string) (dir string, remove func(), err error) {
 	}, nil
 }
 
-// absent lists a directory and those above it, as far as they do not exist.
+// absent lists those of a directory and its parents that do not exist.
 func absent(dir string) []string {
 	var all []string
 	for ; ; dir = filepath.Dir(dir) {
@@ -222,15 +222,15 @@ func absent(dir string) []string {
 type ratiosPlan struct {
 	rounds       int
 	warm, window time.Duration
-	instances    int // of the clusters for renewals and fetches
-	few, many    int // of the clusters that show the cost of a large registry, and of what is replicated
+	instances    int // on the clusters for renewals and fetches
+	few, many    int // on the clusters that show the cost of a large registry, and of what is replicated
 	crashed      int // instances, one after the other
 	watchers     int
 	changes      int           // that the watchers see
-	keys         int           // that are written
+	keys         int           // written keys
 	contenders   int           // for one lock
 	handovers    int           // of it
-	sessions     int           // that are renewed
+	sessions     int           // renewed sessions
 	idle         time.Duration // how long a cluster is left alone
 	shown        int           // lone writes, each awaited on a follower
 	cut          time.Duration
@@ -254,7 +254,7 @@ func (o ratiosOptions) plan() ratiosPlan {
 	return p
 }
 
-// parts are those to be measured, each once.
+// parts returns the parts to measure, each once.
 func (o ratiosOptions) parts() []benchPart {
 	if len(o.only) == 0 {
 		return benchParts
@@ -262,12 +262,12 @@ func (o ratiosOptions) parts() []benchPart {
 	return slices.DeleteFunc(slices.Clone(benchParts), func(part benchPart) bool { return !slices.Contains(o.only, string(part)) })
 }
 
-// rows are those that the plan's parts measure.
+// rows returns the rows that the plan's parts measure.
 func (p ratiosPlan) rows() []ratioRow {
 	return slices.DeleteFunc(slices.Clone(ratioRows), func(r ratioRow) bool { return !slices.Contains(p.parts, r.In) })
 }
 
-// String says the plan in a sentence's part.
+// String describes the plan as part of a sentence.
 func (p ratiosPlan) String() string {
 	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes; %s keys, %d contenders, %s sessions; %v idle; a cut of %v",
 		roundsText(p.rounds), p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)),
@@ -282,7 +282,7 @@ func roundsText(n int) string {
 	return fmt.Sprintf("%d rounds", n)
 }
 
-// uncounted says why floors do not count, empty if they do.
+// uncounted says why floors do not count, or returns "" if they do.
 func (p ratiosPlan) uncounted(m trial.Machine) string {
 	const enough = 4
 	switch {
@@ -303,16 +303,16 @@ type ratiosRun struct {
 	dir      string
 	progress io.Writer
 	began    time.Time
-	profiles string   // directory; empty: none
+	profiles string   // directory; empty for none
 	settings []string // of every node, other than the defaults
 
 	bare string // address of the bare handler
 }
 
-// benchPart names what is measured together, on clusters of its own.
+// benchPart names what is measured together, on its own clusters.
 type benchPart string
 
-// The parts, in the order in which they are measured: few processes live at a time, and the last registration is long
+// The parts, in the order in which they are measured: few processes run at a time, and the last registration is long
 // past when the delta is fetched.
 const (
 	loadPart         benchPart = "load"
@@ -338,7 +338,7 @@ func (r *ratiosRun) all(ctx context.Context) error {
 	return nil
 }
 
-// load measures all that is compared with a bare handler.
+// load measures everything that is compared with a bare handler.
 func (r *ratiosRun) load(ctx context.Context) error {
 	bare, err := r.startBare(ctx)
 	if err != nil {
@@ -366,7 +366,7 @@ func (r *ratiosRun) startBare(ctx context.Context) (*localcluster.Process, error
 	return bare, nil
 }
 
-// startBaseline starts this program as one of the baselines, in a process of its own as the nodes are.
+// startBaseline starts this program as one of the baselines, in a process of its own like the nodes.
 func startBaseline(log string, args ...string) (*localcluster.Process, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -378,8 +378,8 @@ func startBaseline(log string, args ...string) (*localcluster.Process, error) {
 // clusterSpec is a cluster to be started.
 type clusterSpec struct {
 	name     string
-	mode     string       // empty: with consensus
-	fleets   []benchFleet // to be registered
+	mode     string       // empty means with consensus
+	fleets   []benchFleet // to register
 	settings []string     // other than those of the run
 }
 
@@ -434,18 +434,18 @@ func (r *ratiosRun) record(name figureName, unit string, value float64) {
 	r.reportProgress("%s: %s %s", name, shortNumber(value), unit)
 }
 
-// renewals is a load of renewals in this plan's measure.
+// renewals returns a load of renewals of the plan's size.
 func (r *ratiosRun) renewals(conns int, requests load.Workload) load.Bulk {
 	return load.Bulk{Conns: conns, Requests: requests, Want: http.StatusOK, Warm: r.warm, Window: r.window}
 }
 
-// loadStep is a load to be measured: at the leader of a cluster while that leads, or at the load's own targets there.
+// loadStep is a load to measure: at the leader of a cluster while that leads, or at the load's own targets there.
 type loadStep struct {
 	name figureName
-	at   *benchCluster // nil: it does not matter which node leads
+	at   *benchCluster // nil if it does not matter which node leads
 	load.Bulk
-	rate   float64                // per second, of an open loop; 0: as fast as answers come
-	record func(*load.BulkResult) // nil: the rate becomes the figure
+	rate   float64                // per second, of an open loop; 0 means as fast as answers come
+	record func(*load.BulkResult) // if nil, the rate becomes the figure
 }
 
 // send sends the load of a step to an address, unless it has targets. The function that it returns records the result.
@@ -502,14 +502,15 @@ func (r *ratiosRun) measureBeside(ctx context.Context, name figureName, l load.B
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		r.countWrong(name, result.Wrong)
-		return nil // that ctx has ended is no error here
+		return nil // the end of ctx is not an error here
 	})
 	err := measure(ctx)
 	stop()
 	return cmp.Or(err, g.Wait())
 }
 
-// await calls reached again and again until it is true. An error counts as false: errors are normal during an election.
+// await calls reached again and again until it returns true. An error counts as false: errors are normal during an
+// election.
 func await(ctx context.Context, what string, limit time.Duration, reached func(context.Context) (bool, error)) error {
 	const look = 5 * time.Millisecond
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %v in vain", limit))
@@ -539,8 +540,8 @@ func awaitLeader(ctx context.Context, c led) (addr string, err error) {
 	})
 }
 
-// underOneLeader repeats a measurement until the same node led from its beginning to its end: otherwise the election would have
-// been measured. measure is given the leader's address; the function that it returns records the result.
+// underOneLeader repeats a measurement until the same node led from its beginning to its end: otherwise it would have
+// measured the election. measure is given the leader's address; the function that it returns records the result.
 func (r *ratiosRun) underOneLeader(ctx context.Context, name figureName, c led, measure func(leader string) (record func(), err error)) error {
 	const tries = 3
 	for range tries {
@@ -575,7 +576,7 @@ type report struct {
 	*figures
 }
 
-// table shows rows and figures, for output.print.
+// Table shows rows and figures, for output.print.
 func (r *report) Table() [][]string {
 	return append(append(r.rowCells(), nil), r.figureCells()...)
 }
@@ -588,7 +589,7 @@ func (r *report) rowCells() [][]string {
 	return cells
 }
 
-// limit shows a floor or goal as what the value must be.
+// limit formats a floor or goal as a condition on the value.
 func (r rowResult) limit(v float64) string {
 	if v == 0 {
 		return ""
@@ -619,7 +620,7 @@ func (r *report) missed() []string {
 	return names
 }
 
-// remarks are sentences that belong below the tables.
+// remarks returns the sentences below the tables.
 func (r *report) remarks() []string {
 	remarks := r.notes
 	if len(r.wrong) > 0 {
@@ -631,7 +632,7 @@ func (r *report) remarks() []string {
 	return remarks
 }
 
-// markdown is the report as a part of a page.
+// markdown returns the report as a part of a page.
 func (r *report) markdown() []byte {
 	return r.page(r.Plan.String(), r.remarks(), r.rowCells(), r.figureCells())
 }
@@ -644,7 +645,7 @@ func (r *report) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// page is a report as a part of a page: tables, whose first rows are heads, and sentences below them.
+// page returns a report as a part of a page: tables, whose first rows are heads, and sentences below them.
 func (s runSetting) page(plan string, remarks []string, tables ...[][]string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "rollcall %s, %s; %s.\n\n%s.\n", s.Version, s.Date, plan, s.Machine)
@@ -678,7 +679,7 @@ func writeReport(path, command string, report json.Marshaler, markdown []byte) e
 	return nil
 }
 
-// reportMarks are the lines between which a page holds a command's newest report; the prose around them stays.
+// reportMarks returns the lines that enclose a command's newest report in a page; the prose around them stays.
 func reportMarks(command string) (begin, end []byte) {
 	return fmt.Appendf(nil, "<!-- rollcall-bench %s: begin -->\n", command), fmt.Appendf(nil, "<!-- rollcall-bench %s: end -->\n", command)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// reported is a report in which everything is 1, which misses most floors.
+// reported returns a report in which everything is 1, which misses most floors.
 func reported(t *testing.T, cores int) *report {
 	t.Helper()
 	r := &report{runSetting: runSetting{Version: "v1", Date: "2026-01-02", Machine: trial.Machine{CPU: "Some CPU", Cores: cores}}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
@@ -34,7 +34,7 @@ func TestRatiosMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*report)
-		want   string // in the error; empty: none
+		want   string // in the error; empty for none
 	}{
 		{name: "four cores", change: func(*report) {}, want: "floors were missed: renew over one entry per write; "},
 		{name: "three cores", change: func(r *report) { r.Machine.Cores = 3 }},
@@ -134,7 +134,7 @@ func TestRatiosOfAPartHaveItsRowsOnly(t *testing.T) {
 func TestRatiosNodesIgnoreSettingsOfTheEnvironment(t *testing.T) {
 	for _, variable := range os.Environ() {
 		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "ROLLCALL_") {
-			t.Setenv(name, value) // so that it is back after this test
+			t.Setenv(name, value) // restores it after this test
 		}
 	}
 	t.Setenv("ROLLCALL_COMMIT_BATCHING", "false")
@@ -186,7 +186,7 @@ func TestRatiosVerdictsFollowFloorAndGoal(t *testing.T) {
 	}
 }
 
-// measured has two rounds of everything that the rows need.
+// measured returns two rounds of everything that the rows need.
 func measured() *figures {
 	f := newFigures()
 	for round := range 2 {
@@ -239,7 +239,7 @@ func TestRatiosListWrongResponsesWithTheirFigure(t *testing.T) {
 	expect.Equal(t, f.wrong.String(), want, "got")
 }
 
-// shortRun measures as little as it can, on clusters that keep their leaders however busy the machine is.
+// shortRun measures as little as possible, on clusters that keep their leaders however busy the machine is.
 func shortRun(t *testing.T) *ratiosRun {
 	return &ratiosRun{
 		ratiosPlan: ratiosPlan{rounds: 1, window: 250 * time.Millisecond, instances: 200, few: 50, many: 200, crashed: 3, watchers: 6, changes: 3, keys: 200, contenders: 5, handovers: 20, sessions: 20, cut: 500 * time.Millisecond, quick: true},
@@ -260,11 +260,11 @@ func wantNothingWrong(t *testing.T, run *ratiosRun) {
 	}
 }
 
-// The rest of a run differs from this part in nothing but which loads it sends.
+// The rest of a run differs from this part only in the loads it sends.
 func TestRatiosRunMeasuresRealClusters(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
-	run.window = 2 * time.Second // in which a busy machine gets something done
+	run.window = 2 * time.Second // long enough for a busy machine to get something done
 	need.OK(t, run.scale(t.Context()))
 	for name, values := range map[figureName]int{renewFew: 1, renewMany: 1, heapEach: 3, restartReady: 3} {
 		f := run.find(name)
@@ -363,7 +363,8 @@ func TestCrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 	for range 2 {
 		c.add(new(net.TCPConn))
 	}
-	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one is seen before its response
+	// the last one is seen before its response
+	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} {
 		c.setStart(i, c.begun.Add(acked))
 		for _, m := range c.members {
 			for range 2 { // a later change of the same instance
@@ -400,7 +401,7 @@ func TestBareHandlerRespondsToPutsAndPayloads(t *testing.T) {
 	}
 }
 
-// besidePeers is a report of two rounds of two rows.
+// besidePeers returns a report of two rounds of two rows.
 func besidePeers() *peersReport {
 	row := func(operation, system string, rates ...float64) *peerRow {
 		r := rowOf(operation, "GET /list", stale, nil)
@@ -467,7 +468,7 @@ func TestPeersRefuseWhatTheyCannotMeasure(t *testing.T) {
 	}
 }
 
-// All peers are chosen, and none of them is built: Rollcall is measured in both modes, and they are said to be missing.
+// All peers are chosen, but none is built: Rollcall is measured in both modes, and the peers are reported as missing.
 func TestPeersMeasureRealClustersAndNameWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
@@ -482,7 +483,8 @@ func TestPeersMeasureRealClustersAndNameWhatIsMissing(t *testing.T) {
 		}
 		run.countWrong("", row.Wrong)
 		switch fault := row.fault(1); {
-		case strings.HasSuffix(fault, "nothing was answered in time"): // of a cluster that gets too little of the machine
+		// of a cluster that gets too little of the machine
+		case strings.HasSuffix(fault, "nothing was answered in time"):
 			unanswered++
 		case fault != "" && len(row.Wrong) == 0:
 			t.Errorf("%s, %s, %s: %s", row.Operation, row.System, row.Call, fault)

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
-// replicatedLease is what most instances have: their heartbeats travel to the other datacenter.
+// replicatedLease is a typical instance's: its heartbeats travel to the other datacenter.
 var replicatedLease = benchLease{interval: 30, duration: 90}
 
 // changeRate is the open loop's, in changes per second.
@@ -54,12 +54,12 @@ func (r *ratiosRun) replication(ctx context.Context) error {
 	})
 }
 
-// beatBursts is how often a second heartbeats are sent, many at the same time. If each came by itself, the leader's log
-// would take many times the CPU that a peer does, and an amount that varies with how many heartbeats share an entry.
+// beatBursts is how many bursts of simultaneous heartbeats are sent per second. If they came one by one, the leader's
+// log would take many times the CPU that a peer does, and an amount that varies with how many heartbeats share an
+// entry.
 const beatBursts = 10
 
-// besideHeartbeats measures while every instance of a fleet sends its heartbeats, as many a second as
-// are due, by an open loop.
+// besideHeartbeats measures while every instance of a fleet sends its heartbeats at its interval, in an open loop.
 func (r *ratiosRun) besideHeartbeats(ctx context.Context, c *benchCluster, f benchFleet, measure func(context.Context) error) error {
 	rate := float64(f.size) / float64(f.lease.interval)
 	burst := max(1, int(rate/beatBursts))
@@ -67,11 +67,11 @@ func (r *ratiosRun) besideHeartbeats(ctx context.Context, c *benchCluster, f ben
 	return r.measureBeside(ctx, "heartbeats beside replication", l, rate, measure)
 }
 
-// beatTurns is how often in a round the peer is paused. The leader's CPU is many times what the peer
-// costs, and drifts.
+// beatTurns is how often the peer is paused in a round. The leader's CPU is many times what the peer costs, and
+// drifts.
 const beatTurns = 4
 
-// beatCosts measures the CPU that the leader takes with its peer paused and not, in turns.
+// beatCosts measures the leader's CPU with its peer paused and not paused, in turns.
 func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 	return r.underOneLeader(ctx, cpuForPeer, p.here, func(leader string) (func(), error) {
 		var paused, sending, received float64
@@ -103,7 +103,7 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 	})
 }
 
-// beatCost is how much of a core a node's process takes, in percent, and how many heartbeats a second the second
+// beatCost returns how much of a core a node's process takes, in percent, and how many heartbeats a second the second
 // datacenter receives meanwhile.
 func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, received float64, err error) {
 	grown, err := r.growthPerSecond(ctx, r.window/2, func(ctx context.Context) (map[string]float64, error) {
@@ -142,15 +142,15 @@ func nodeMetric(ctx context.Context, node, name string) (float64, error) {
 	return metricValue(text, name)
 }
 
-// benchPair is two datacenters that replicate to each other with default settings, over a link that can
-// be cut. Clients are at the first one, here.
+// benchPair is two datacenters that replicate to each other with default settings, over a link that can be cut.
+// Clients are at the first one, called here.
 type benchPair struct {
 	here, there *benchCluster
 	links       localcluster.Links // between the datacenters
-	fleets      int                // that were drawn
+	fleets      int                // fleets made so far
 }
 
-// pairLimit bounds what a pair may take, so that a link that never heals ends the run.
+// pairLimit bounds how long a pair may run, so that a link that never heals ends the run.
 const pairLimit = 5 * time.Minute
 
 // startPair starts both datacenters at the same time. The caller stops them.
@@ -209,7 +209,7 @@ func onlyPeer(ctx context.Context, c *benchCluster) (client.Peer, error) {
 	return peers.Peers[0], nil
 }
 
-// index is the newest change of the first datacenter.
+// index returns the newest change of the first datacenter.
 func (p *benchPair) index(ctx context.Context) (uint64, error) {
 	leader, err := p.here.leader(ctx)
 	if err != nil {
@@ -227,7 +227,7 @@ func (p *benchPair) index(ctx context.Context) (uint64, error) {
 	return 0, fmt.Errorf("%s does not know the node at %s", status.Node, p.here.nodes[leader].HTTP)
 }
 
-// indexNumber is the counter in an index of the form epoch-number.
+// indexNumber returns the counter in an index of the form epoch-number.
 func indexNumber(index string) (uint64, error) {
 	number, err := strconv.ParseUint(index[strings.LastIndex(index, "-")+1:], 10, 64)
 	if err != nil {
@@ -253,8 +253,8 @@ func (p *benchPair) awaitReplicated(ctx context.Context, index uint64) error {
 	return awaitSame(ctx, p.here, localcluster.DatacenterName(2))
 }
 
-// awaitEqual waits until each datacenter has sent everything to the other one, and a comparison finds no difference. It
-// is for times without changes.
+// awaitEqual waits until each datacenter has sent everything to the other one, and a comparison finds no difference.
+// It is for times without changes.
 func (p *benchPair) awaitEqual(ctx context.Context) error {
 	for dc, c := range []*benchCluster{p.here, p.there} {
 		if err := awaitSent(ctx, c); err != nil {
@@ -286,9 +286,9 @@ func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
 // mib is the unit of memory.
 const mib = 1 << 20
 
-// cutLink cuts the link under a load of changes, and measures what the leader keeps for the peer, and how long it takes
-// after the cut to send all of it. The load goes on meanwhile. Every instance has changed once before: what an instance
-// takes more after its first change is not kept for a peer.
+// cutLink cuts the link under a load of changes, and measures what the leader keeps for the peer, and how long it
+// takes after the cut to send all of it. The load goes on meanwhile. Every instance has changed once before: the
+// memory that an instance takes with its first change is not kept for a peer.
 func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) error {
 	l := load.Bulk{Targets: p.here.addrs(), Conns: changeConns, Requests: f.changes(), Want: http.StatusNoContent}
 	if err := r.changeAll(ctx, l, f.size); err != nil {
@@ -313,7 +313,7 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 	return nil
 }
 
-// changeAll sends so many changes of a load as fast as it can.
+// changeAll sends n changes of a load as fast as it can.
 func (r *ratiosRun) changeAll(ctx context.Context, l load.Bulk, n int) error {
 	r.reportProgress("changing %d instances", n)
 	l.Conns, l.Requests = min(256, n), firstRequests(n, l.Requests)
@@ -367,12 +367,12 @@ func (p *benchPair) timeHealing(ctx context.Context) (time.Duration, error) {
 // nodeMemory is bytes of a node's process.
 type nodeMemory struct {
 	resident float64 // without mapped files
-	heap     float64 // that survives a collection
-	goal     float64 // to which the heap grows before the next one
+	heap     float64 // survives a collection
+	goal     float64 // to which the heap grows before the next collection
 }
 
-// memory asks a node of the first datacenter a few times and keeps the least: for some seconds a snapshot
-// holds the state of its beginning.
+// memory asks a node of the first datacenter a few times and keeps the minimum: for some seconds a snapshot holds the
+// state of its beginning.
 func (r *ratiosRun) memory(ctx context.Context, p *benchPair, node string) (least nodeMemory, err error) {
 	const times = 4
 	for i := range times {
@@ -403,8 +403,8 @@ func (p *benchPair) memoryNow(ctx context.Context, node string) (m nodeMemory, e
 	return m, err
 }
 
-// resident is a node's resident memory without the files that are mapped into it: of the Raft log more is mapped with
-// every entry. Where the system does not tell them apart, it is all of it.
+// resident returns a node's resident memory without the files mapped into it: with every entry more of the Raft log is
+// mapped. Where the system does not tell them apart, it returns all of it.
 func (c *benchCluster) resident(ctx context.Context, node int) (float64, error) {
 	text := procField(fmt.Sprintf("/proc/%d/status", c.nodes[node].Pid()), "RssAnon")
 	if kb, err := strconv.ParseFloat(strings.TrimSuffix(text, " kB"), 64); err == nil {
@@ -413,10 +413,10 @@ func (c *benchCluster) resident(ctx context.Context, node int) (float64, error) 
 	return nodeMetric(ctx, c.nodes[node].HTTP, "process_resident_memory_bytes")
 }
 
-// changeConns is over how many connections changes are spread.
+// changeConns is how many connections changes are spread over.
 const changeConns = 30
 
-// crossings measures how long changes here take to watchers there.
+// crossings measures how long changes here take to reach watchers there.
 func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 	if err := p.awaitEqual(ctx); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 )
 
-// Names of what is measured.
+// Names of the measurements.
 const (
 	renew64         figureName = "renew, 64 connections to the leader"
 	renew256        figureName = "renew, 256 connections to the leader"
@@ -94,13 +94,13 @@ type ratioRow struct {
 	In    benchPart  `json:"-"`
 	Name  string     `json:"name"`
 	Of    figureName `json:"of"`
-	Over  figureName `json:"over,omitempty"` // empty: the figure itself
+	Over  figureName `json:"over,omitempty"` // empty for the figure itself
 	Floor float64    `json:"floor,omitempty"`
 	Goal  float64    `json:"goal,omitempty"`
 	Lower bool       `json:"lower_is_better"`
 }
 
-// ratioRows are what the benchmark is for. Floors and goals count from four cores on, all processes and the
+// ratioRows are the purpose of the benchmark. Floors and goals count from four cores on, with all processes and the
 // load on the same machine.
 var ratioRows = []ratioRow{
 	{In: loadPart, Name: "renew over bare, 256 connections", Of: renew256, Over: bare256, Floor: 0.33, Goal: 0.45},
@@ -149,7 +149,7 @@ type verdict string
 
 // The verdicts.
 const (
-	noVerdict verdict = "–" // nothing is asked
+	noVerdict verdict = "–" // nothing is required
 	missed    verdict = "missed"
 	met       verdict = "ok"
 	goalMet   verdict = "goal"
@@ -164,7 +164,7 @@ type rowResult struct {
 	Verdict verdict   `json:"verdict"`
 }
 
-// evaluate works out rows. It is an error if something was not measured in every round.
+// evaluate computes rows. It fails if something was not measured in every round.
 func (f *figures) evaluate(rows []ratioRow) ([]rowResult, error) {
 	var results []rowResult
 	for _, r := range rows {
@@ -215,17 +215,17 @@ func (r ratioRow) verdictOf(value float64) verdict {
 	return missed
 }
 
-// figureName names something that is measured once per round. The report shows it.
+// figureName names something measured once per round. The report shows it.
 type figureName string
 
-// figure is what was measured under one name: one value per round.
+// figure holds what was measured under one name: one value per round.
 type figure struct {
 	Name   figureName `json:"name"`
 	Unit   string     `json:"unit"`
 	Values []float64  `json:"values"`
 }
 
-// figures are all that a run measured, in the order of first measurement.
+// figures holds all measurements of a run, in the order of first measurement.
 type figures struct {
 	list  []*figure
 	wrong load.WrongResponses
@@ -263,7 +263,7 @@ func (f *figures) countWrong(name figureName, wrong load.WrongResponses) {
 	}
 }
 
-// spread is the middle and the ends of some values.
+// spread is the median and the ends of some values.
 type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -281,7 +281,7 @@ func spreadOf(values []float64) spread {
 	return spread{median, sorted[0], sorted[len(sorted)-1]}
 }
 
-// text shows a spread with its unit.
+// text formats a spread with its unit.
 func (s spread) text(unit string) string {
 	text := shortNumber(s.Median)
 	if s.Min != s.Max {

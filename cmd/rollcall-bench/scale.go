@@ -55,7 +55,8 @@ func (r *ratiosRun) scale(ctx context.Context) error {
 	return nil
 }
 
-// wholeDelta records how long the delta takes at the leader while every instance is in it: made anew, and after one more change.
+// wholeDelta records how long the delta takes at the leader while every instance is in it: built from scratch, and
+// after one more change.
 func (r fetchRig) wholeDelta(ctx context.Context) error {
 	return r.underOneLeader(ctx, deltaOfMany, r.benchCluster, func(leader string) (func(), error) {
 		change, read := r.changed(0, 1), fetchesOf(deltaLinearizable)(0, 1)()
@@ -82,7 +83,7 @@ func (r fetchRig) wholeDelta(ctx context.Context) error {
 // deltaLinearizable is the path of the delta as clients ask for it.
 const deltaLinearizable = "/eureka/apps/delta"
 
-// largeReads are documents of a large registry, each fetched by itself.
+// largeReads are documents of a large registry, each fetched on its own.
 var largeReads = []struct {
 	name figureName
 	path string
@@ -95,7 +96,7 @@ var largeReads = []struct {
 	{appsPageMany, "/ui/apps"},
 }
 
-// largeReads records how long each takes after a change, at the leader, when the registrations have left the delta.
+// largeReads records how long each takes after a change, at the leader, once the registrations have left the delta.
 func (r fetchRig) largeReads(ctx context.Context) error {
 	if !r.quick {
 		if err := r.awaitEmptyDelta(ctx, r.addrs()[:1]); err != nil {
@@ -129,14 +130,15 @@ func (r fetchRig) largeReads(ctx context.Context) error {
 	return nil
 }
 
-// savingRate is how many renewals a second a snapshot is saved beside.
+// savingRate is how many renewals a second run while a snapshot is saved.
 const savingRate = 1000
 
-// beatConns are so many that a renewal waits for no other one of the load unless each takes a quarter of a second.
+// beatConns is large enough that a renewal waits for no other one of the load unless each takes a quarter of a second.
 const beatConns = 256
 
-// savings records how long the leader takes to save a snapshot, and how long a renewal waits at most beside that, and
-// without it for as long. Its cluster lets no renewal wait for others, which would count for waits for the snapshot.
+// savings records how long the leader takes to save a snapshot, and the longest wait of a renewal meanwhile, and
+// without it over the same time. Its cluster lets no renewal wait for others, which would count as waits for the
+// snapshot.
 func (r fetchRig) savings(ctx context.Context) error {
 	return r.underOneLeader(ctx, savedMany, r.benchCluster, func(leader string) (func(), error) {
 		var took time.Duration
@@ -164,7 +166,7 @@ func (r fetchRig) savings(ctx context.Context) error {
 	})
 }
 
-// beatsDuring sends renewals to the leader while something is done, and returns how long the longest of them took.
+// beatsDuring sends renewals to the leader while do runs, and returns how long the longest of them took.
 func (r fetchRig) beatsDuring(ctx context.Context, leader string, do func() error) (longest time.Duration, err error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
@@ -187,13 +189,14 @@ func (r fetchRig) beatsDuring(ctx context.Context, leader string, do func() erro
 	return beats.Quantile(100), nil
 }
 
-// largeLease lets self-preservation take the instances of a large registry for fresh for two minutes after each was renewed once.
+// largeLease makes self-preservation count the instances of a large registry as fresh for two minutes after each was
+// renewed once.
 var largeLease = benchLease{interval: 60, duration: 86400}
 
-// mortalLease is that of instances which die together: they are registered within it.
+// mortalLease is the lease of instances which die together: they are registered within it.
 var mortalLease = benchLease{interval: 5, duration: 15}
 
-// evictions records how long after their leases have ended the last one of many instances is gone from each node: of a
+// evictions records how long after their leases have ended the last of many instances is gone from each node: of a
 // hundredth of all, at most 10,000. A quick run has no time for it.
 func (r fetchRig) evictions(ctx context.Context) error {
 	if r.quick {
@@ -260,9 +263,10 @@ func (r *ratiosRun) restarts(ctx context.Context, c *benchCluster) error {
 	return nil
 }
 
-// fetchCompressed fetches a document and drops it.
+// fetchCompressed fetches a document and discards it.
 func fetchCompressed(ctx context.Context, url, accept string) error {
-	resp, err := getOK(ctx, url, "Accept", accept, "Accept-Encoding", "gzip") // named, so that the transport leaves it compressed
+	// set explicitly, so that the transport leaves the body compressed
+	resp, err := getOK(ctx, url, "Accept", accept, "Accept-Encoding", "gzip")
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// runningUsage reads proc(5); what cannot be read is 0.
+// runningUsage reads proc(5); values that cannot be read are 0.
 func runningUsage(pid int) processUsage {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	stat, _ := os.ReadFile(dir + "stat")
@@ -21,8 +21,8 @@ func runningUsage(pid int) processUsage {
 	}
 }
 
-// statCPU is the time in both modes that /proc/PID/stat tells, in ticks of 10 ms on every processor that Go
-// runs on. The second field, the name, may hold spaces and brackets.
+// statCPU returns the user and system time in /proc/PID/stat, in ticks of 10 ms on every processor that Go runs on.
+// The second field, the name, may contain spaces and brackets.
 func statCPU(stat string) time.Duration {
 	const utime, stime, tick = 14 - 3, 15 - 3, 10 * time.Millisecond
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
@@ -39,16 +39,16 @@ func procNumber(path, key string) int64 {
 	return n
 }
 
-// endedUsage is what a process has used that was waited for.
+// endedUsage returns what a process that was waited for has used.
 func endedUsage(s *os.ProcessState) processUsage {
 	u := processUsage{cpu: s.UserTime() + s.SystemTime()}
 	if r, ok := s.SysUsage().(*syscall.Rusage); ok {
-		u.written = int64(r.Oublock) * 512 // what write_bytes was, in blocks (getrusage(2))
+		u.written = int64(r.Oublock) * 512 // the equivalent of write_bytes, in blocks (getrusage(2))
 	}
 	return u
 }
 
-// machineUsage is what all processes, and this one, have used of the processors.
+// machineUsage returns the processor time that all processes, and this one, have used.
 func machineUsage() (busy, own time.Duration, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -69,8 +69,7 @@ func machineUsage() (busy, own time.Duration, err error) {
 	return busy, time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// syncDisk writes out what earlier loads left in the page cache, so that the next measurement does
-// not pay for it.
+// syncDisk writes out what earlier loads left in the page cache, so that the next measurement does not pay for it.
 func syncDisk() { syscall.Sync() }
 
 // lockFile keeps other processes from locking a file until it is closed.

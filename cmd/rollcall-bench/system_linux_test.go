@@ -15,7 +15,7 @@ import (
 
 func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp(".", "usage-*") // on a disk: a file system in memory counts nothing as written
+	dir, err := os.MkdirTemp(".", "usage-*") // on a disk: nothing written to a file system in memory is counted
 	need.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	c := launchedIn(t, dir, compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})

@@ -30,7 +30,7 @@ type writeRig struct {
 	changed          benchFleet
 }
 
-// writesAndFetches measures all that needs a registry of ordinary size.
+// writesAndFetches measures everything that needs a registry of ordinary size.
 func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	renewed := benchFleet{name: "renewed", size: r.instances}
 	changed := benchFleet{name: "changed", size: min(2560, r.instances)}
@@ -106,8 +106,8 @@ func (r writeRig) reregistrations() load.Bulk {
 	return l
 }
 
-// renews is a round of renewals: one at a time, beside one Apply at a time of the library underneath; by an open loop;
-// and by more and more connections, beside the bare handler and renewals without consensus.
+// renews is a round of renewals: one at a time, compared with one Apply at a time of the library underneath; in an
+// open loop; and over more and more connections, compared with the bare handler and with renewals without consensus.
 func (r writeRig) renews(ctx context.Context) error {
 	alone := loadStep{name: loneRenew, at: r.batching, Bulk: r.renewals(1, r.renewed), record: func(result *load.BulkResult) {
 		r.record(loneRenew, "ms", milliseconds(result.Quantile(50)))
@@ -132,7 +132,7 @@ func (r writeRig) renews(ctx context.Context) error {
 	return r.measure(append(steps, r.over(1024, renew1024, bare1024, renewAP1024)...)...)(ctx)
 }
 
-// over are renewals, the bare handler and renewals without consensus over so many connections.
+// over returns renewals, the bare handler and renewals without consensus over a number of connections.
 func (r writeRig) over(conns int, renew, bare, renewAP figureName) []loadStep {
 	l := r.renewals(conns, r.renewed)
 	besides := l
@@ -142,7 +142,7 @@ func (r writeRig) over(conns int, renew, bare, renewAP figureName) []loadStep {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// fetches measures documents on the leader, alone and beside renewals.
+// fetches measures documents on the leader, alone and during renewals.
 func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed load.Workload, changed benchFleet) error {
 	if err := c.register(ctx, benchFleet{name: "large", size: inLarge, inApp: inLarge}); err != nil {
 		return err
@@ -170,8 +170,8 @@ type fetchRig struct {
 // deltaChanges make a delta of some 5 KB, compressed.
 const deltaChanges = 40
 
-// smallDelta waits until the registrations so far have left the delta, and puts a few changes into it.
-// A quick run takes the delta as it is.
+// smallDelta waits until the registrations so far have left the delta, and puts a few changes into it. A quick run
+// uses the delta as it is.
 func (r *ratiosRun) smallDelta(ctx context.Context, c *benchCluster, changed benchFleet) error {
 	if r.quick {
 		return nil
@@ -193,7 +193,7 @@ func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error 
 	const (
 		longest = 5 * time.Minute
 		empty   = 1 << 10         // bytes
-		pause   = 2 * time.Second // between looks, each of which may be at all instances
+		pause   = 2 * time.Second // between looks, each of which may go through all instances
 	)
 	r.reportProgress("waiting until the registrations have left the delta")
 	return await(ctx, "the delta is empty", longest, func(ctx context.Context) (bool, error) {
@@ -220,10 +220,10 @@ func (r fetchRig) full(ctx context.Context) error {
 	return r.againstFixed(ctx, 8, fullFixed, fetchedDocument{fullCached, fullStale}, fetchedDocument{fullConfirmed, fullLinearizable})
 }
 
-// inLarge is how many instances the application has whose lists are fetched.
+// inLarge is how many instances the application whose lists are fetched has.
 const inLarge = 1000
 
-// lists is a round of fetches of one application's instances, in both languages.
+// lists is a round of fetches of one application's instances, in both APIs.
 func (r fetchRig) lists(ctx context.Context) error {
 	return errors.Join(
 		r.againstFixed(ctx, 64, appFixed, fetchedDocument{appCached, appStale}),
@@ -266,7 +266,8 @@ func (r fetchRig) rebuildsOf(name figureName) func(context.Context) error {
 func (r fetchRig) rebuilds(ctx context.Context, name figureName) error {
 	return r.underOneLeader(ctx, name, r.benchCluster, func(leader string) (func(), error) {
 		const tries = 21
-		// Made before the connection: that takes seconds for a million, and a server closes a silent connection after 5 s.
+		// Made before the connection: that takes seconds for a million, and a server closes a silent connection after
+		// 5 s.
 		change, read := r.changed(0, 1), fetchesOf(fullStale)(0, 1)()
 		c, err := wire.Dial(leader, time.Now().Add(time.Minute))
 		if err != nil {
@@ -307,8 +308,8 @@ func timedExchange(c *wire.Conn, request []byte, want int) (time.Duration, error
 	return time.Since(begin), err
 }
 
-// exchangeUntilServed repeats an exchange as long as the response is 503: nothing was done then, because the machine is busy or
-// a leader is missing, and such an exchange is not what is measured. sent is when the last request was sent.
+// exchangeUntilServed repeats an exchange as long as the response is 503: nothing was done then, because the machine
+// is busy or there is no leader, and such an exchange should not be measured. sent is when the last request was sent.
 func exchangeUntilServed(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
 	for {
 		sent = time.Now()
@@ -324,7 +325,7 @@ func exchangeUntilServed(ctx context.Context, c *wire.Conn, request []byte, want
 	}
 }
 
-// busy is a round of renewals alone, and beside fetches and registrations.
+// busy is a round of renewals alone, and during fetches and registrations.
 func (r fetchRig) busy(ctx context.Context) error {
 	l := r.renewals(256, r.renewed)
 	if err := r.measure(loadStep{name: renewQuiet, at: r.benchCluster, Bulk: l})(ctx); err != nil {
@@ -335,14 +336,14 @@ func (r fetchRig) busy(ctx context.Context) error {
 	})
 }
 
-// Heartbeats beside fetches of large lists: how many a second, and how many connections fetch without a pause.
+// Heartbeats during fetches of large lists: how many a second, and how many connections fetch without a pause.
 const (
 	fairRate  = 1000
 	fairConns = 16
 )
 
-// fair is a round of renewals beside connections that fetch the registry, and beside as many that fetch as many bytes from
-// the bare handler. Its cluster lets no renewal wait for others, which would hide what a fetch adds.
+// fair is a round of renewals while connections fetch the registry, and while as many fetch as many bytes from the
+// bare handler. Its cluster lets no renewal wait for others, which would hide what a fetch adds.
 func (r fetchRig) fair(ctx context.Context) error {
 	return r.underOneLeader(ctx, fairP99, r.benchCluster, func(leader string) (func(), error) {
 		ours, err := r.beatsBeside(ctx, leader, leader, fullStale)
@@ -362,11 +363,11 @@ func (r fetchRig) fair(ctx context.Context) error {
 	})
 }
 
-// beside is what came of renewals beside fetches.
+// beside is the result of renewals during fetches.
 type beside struct {
 	p99     time.Duration // of the renewals
 	rate    float64       // fetches per second
-	fetched int64         // bytes of one
+	fetched int64         // bytes per fetch
 }
 
 // beatsBeside sends renewals to the leader while connections fetch a document from a server.

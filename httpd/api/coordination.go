@@ -66,7 +66,7 @@ type Acquired struct {
 	Acquired bool     `json:"acquired"`
 	Fence    uint64   `json:"fence,omitempty"` // the token
 	Limit    int      `json:"limit"`
-	Place    int      `json:"place,omitempty"` // in the queue, when the session joined; 0: it did not
+	Place    int      `json:"place,omitempty"` // in the queue, when the session joined; 0 if it did not
 	Holders  []Holder `json:"holders,omitempty"`
 }
 
