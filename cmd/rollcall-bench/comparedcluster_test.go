@@ -36,6 +36,7 @@ var (
 	apColumn = scenario.Column{Name: "ap", System: scenario.Rollcall, Mode: scenario.AP}
 )
 
+// launched returns a cluster below a directory of its own, closed at the end of the test.
 func launched(t *testing.T, s compare.Spec) *comparedCluster {
 	t.Helper()
 	return launchedIn(t, t.TempDir(), s)

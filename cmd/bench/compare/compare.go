@@ -1,7 +1,7 @@
-// Package compare runs scenarios in all columns on clusters of real processes, and collects what was measured. It starts
-// no process itself (Launch does), and judges nothing (package verdict).
-// Its files: compare.go has what a comparison needs from a cluster, run.go the trials and their order, one.go one trial,
-// progress.go what is said meanwhile, inject.go when faults come, strike.go what they do.
+// Package compare runs scenarios in all columns on clusters of real processes, and collects what was measured. It
+// starts no process itself (Launch does), and judges nothing (package verdict). Its files: compare.go has what a
+// comparison needs from a cluster, run.go the trials and their order, one.go one trial, progress.go what is said
+// meanwhile, inject.go when faults come, strike.go what they do.
 package compare
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Cluster is running server processes whose links go through proxies, so that faults can be injected. Nodes are
+// Cluster is a set of server processes whose links go through proxies, so that faults can be injected. Nodes are
 // numbered from 0, datacenter by datacenter. Safe for concurrent use.
 type Cluster interface {
 	Nodes() []Node
@@ -22,18 +22,18 @@ type Cluster interface {
 	Stop(ctx context.Context, node int) error
 	// Lose ends a node by SIGKILL and erases its disk. It is never started again.
 	Lose(node int) error
-	// Start starts a node again that has ended. It returns when it may serve.
+	// Start starts a node that has ended. It returns when the node can serve.
 	Start(ctx context.Context, node int) error
 	// Pause stops a process by SIGSTOP, Resume lets it go on.
 	Pause(node int) error
 	Resume(node int) error
-	// Cut lets what two nodes send to each other vanish, in both directions, until Heal.
+	// Cut drops everything that two nodes send to each other, in both directions, until Heal.
 	Cut(a, b int)
 	// Heal ends all cuts.
 	Heal()
-	// SlowDisk makes each durable write of a node take so much longer; 0 ends it.
+	// SlowDisk makes each durable write of a node take longer by delay; 0 ends it.
 	SlowDisk(node int, delay time.Duration) error
-	// Usage is what a node's process has used; of a process that ended, what its predecessors used.
+	// Usage returns what a node's process has used; if it has ended, what its predecessors used.
 	Usage(node int) (trial.Usage, error)
 	// Close ends all processes and proxies and removes their data.
 	Close() error
@@ -46,31 +46,31 @@ type Node struct {
 	HTTP       string // address for clients, not proxied
 }
 
-// Spec is a cluster to be started.
+// Spec describes a cluster to start.
 type Spec struct {
 	Column      scenario.Column
 	Datacenters int               // of three nodes each
 	Settings    map[string]string // other than the defaults, by key of the configuration file
 }
 
-// Launch starts a cluster and returns when every node may serve.
+// Launch starts a cluster and returns when every node can serve.
 type Launch func(ctx context.Context, s Spec) (Cluster, error)
 
 // Config says what is compared.
 type Config struct {
-	Plan      trial.Plan // all but Took; sentences are added to LeftOut
+	Plan      trial.Plan // everything except Took; sentences are added to LeftOut
 	Version   string
 	Machine   trial.Machine
 	Scenarios []scenario.Scenario
 	Launch    Launch
 	Progress  io.Writer // a line for each trial, and while it runs
-	// Health is what the machine has done until now: Busy, Own and Sync of it.
+	// Health measures what the machine has done so far: Busy, Own and Sync.
 	Health func() (trial.Health, error)
-	// Invalid says why a trial is not valid; nil: all are. One that is not is run again, up to Repeats times.
+	// Invalid says why a trial is not valid; if nil, all are. An invalid trial is run again, up to Repeats times.
 	Invalid func(*trial.Trial) []string
 	Repeats int
-	// Done are the trials of an earlier run of the same plan, which do not run again.
+	// Done holds the trials of an earlier run of the same plan, which do not run again.
 	Done []trial.Trial
-	// Keep gets each trial when it has ended. Its error ends the comparison. Nil: nobody does.
+	// Keep receives each trial when it has ended. Its error ends the comparison. It may be nil.
 	Keep func(*trial.Trial) error
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// clients are what faults and storms do to a load. *load.Load implements it.
+// clients is what faults and storms do to a load. *load.Load implements it.
 type clients interface {
 	SetRates(rates map[string]float64)
 	Die(which string) (int, error)
@@ -23,7 +23,7 @@ type clients interface {
 	AwaitWrite(ctx context.Context, node int) (writing int)
 }
 
-// links are which nodes the clients can reach. *load.Reach implements it.
+// links is which nodes the clients can reach. *load.Reach implements it.
 type links interface {
 	Split(nodes []int)
 	Join()
@@ -34,7 +34,7 @@ type injector struct {
 	scenario scenario.Scenario
 	cluster  Cluster
 	nodes    []scenario.Place
-	leader   func(ctx context.Context) (int, error) // nil: there is none, and the first node stands for it
+	leader   func(ctx context.Context) (int, error) // nil without leaders; the first node stands in for one
 	clients  clients
 	links    links
 	mark     func() // marks what must be listed once a fault has healed
@@ -42,14 +42,14 @@ type injector struct {
 	began    time.Time
 	length   time.Duration
 
-	faults []trial.Fault // in the order of the scenario's; each has one writer until run has returned
+	faults []trial.Fault // in the scenario's order; each has one writer until run has returned
 
 	mu      sync.Mutex
-	current map[int]string // texts of the faults that hold now, by number
+	current map[int]string // texts of the current faults, by number
 }
 
-// run returns when all faults and storms have ended. When ctx ends it returns at once, and leaves undone what was not
-// undone yet: the cluster will be closed. The error joins what could not be injected or undone; everything else was.
+// run returns when all faults and storms have ended. When ctx ends it returns at once, without undoing the rest: the
+// cluster will be closed. The error joins what could not be injected or undone; everything else was.
 func (i *injector) run(ctx context.Context) error {
 	i.faults = make([]trial.Fault, len(i.scenario.Faults))
 	errs := make([]error, len(i.scenario.Faults))
@@ -100,7 +100,7 @@ func (i *injector) inject(ctx context.Context, number int, f scenario.Fault) err
 	return errors.Join(err, i.heal(ctx, number, s))
 }
 
-// heal undoes a fault. The mark comes first, or lists that are asked for now would be judged by an older one.
+// heal undoes a fault. The mark comes first: otherwise lists requested now would be judged by an older one.
 func (i *injector) heal(ctx context.Context, number int, s stroke) error {
 	i.mark()
 	i.faults[number].To = i.at(time.Now())
@@ -117,7 +117,7 @@ func (i *injector) heal(ctx context.Context, number int, s stroke) error {
 
 func (i *injector) at(t time.Time) trial.Micros { return trial.Since(i.began, t) }
 
-// setCurrent records the text of a fault that holds now; empty: it has ended.
+// setCurrent records the text of a current fault, or, if empty, its end.
 func (i *injector) setCurrent(number int, text string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -127,7 +127,7 @@ func (i *injector) setCurrent(number int, text string) {
 	i.current[number] = text
 }
 
-// underWay says which faults hold now; empty: none.
+// underWay names the current faults, or returns "".
 func (i *injector) underWay() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -149,8 +149,8 @@ type target struct {
 	text  string // as in "leader node2"
 }
 
-// target finds the nodes that a selector means now. Without a selector there are none. standIn is the number of the node
-// that stands for the leader where no node leads.
+// target returns the nodes that a selector currently means. Without a selector there are none. standIn is the number
+// of the node that stands in for the leader where no node leads.
 func (i *injector) target(ctx context.Context, selector string, standIn int) (target, error) {
 	if selector == "" {
 		return target{}, nil
@@ -173,7 +173,7 @@ func byRole(selector string) bool {
 	return slices.ContainsFunc(roles, func(role string) bool { return strings.Contains(selector, role) })
 }
 
-// describe names nodes, and before them their role if the selector is a role and the mode has roles.
+// describe names nodes, preceded by their role if the selector is a role and the mode has roles.
 func (i *injector) describe(selector string, nodes []int) string {
 	if len(nodes) == len(i.nodes) {
 		return "all nodes"
@@ -189,7 +189,7 @@ func (i *injector) describe(selector string, nodes []int) string {
 	return text
 }
 
-// enumerate is "a", "a and b", or "a, b and c".
+// enumerate returns "a", "a and b", or "a, b and c".
 func enumerate(names []string) string {
 	last := len(names) - 1
 	if last < 1 {

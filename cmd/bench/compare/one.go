@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// registerWithin bounds the registration of the first instances, and each thousand of them adds perThousand.
+	// registerWithin bounds the registration of the first instances; each thousand of them adds perThousand.
 	registerWithin = 30 * time.Second
 	perThousand    = 10 * time.Second
-	// listedWithin bounds the time until every node lists the first instances, and listedWithinStock that of servers that make
-	// their lists every 30 s: until then they would count as missing in a cluster in which nothing fails. A node that does
-	// not list them then, for it is broken, is observed as it is.
+	// listedWithin bounds the time until every node lists the first instances, and listedWithinStock the same for
+	// servers that make their lists every 30 s: until then the instances would count as missing in a cluster without
+	// faults. A node that does not list them by then is broken, and is observed as it is.
 	listedWithin      = 10 * time.Second
 	listedWithinStock = 40 * time.Second
-	// spreading is from the registration of the first instances until the nodes are asked for their lists: without consensus
-	// they are still on their way, and a server that makes its list too early keeps it for 30 s.
+	// spreading is from the registration of the first instances until the nodes are asked for their lists: without
+	// consensus they are still on their way, and a server that makes its list too early keeps it for 30 s.
 	spreading = time.Second
-	// headStart is from the begin of the observation to the load's, so that the first calls meet observers whose
-	// connections stand.
+	// headStart is how long the observation runs before the load, so that the first calls meet observers with open
+	// connections.
 	headStart = 300 * time.Millisecond
-	// stuck is for how long after its length a load may still wait for responses, and for nodes that start again, before the
-	// trial is given up.
+	// stuck is how long after its length a load may still wait for responses, and for nodes that restart, before the
+	// trial is abandoned.
 	stuck = startWithin + time.Minute
-	// endWithin bounds the asking of the nodes for what they hold at the end.
+	// endWithin bounds the questions about what the nodes hold at the end.
 	endWithin = 2 * time.Minute
 )
 
@@ -43,7 +43,7 @@ type run struct {
 	turn     turn
 	progress *progress
 
-	cluster  Cluster // nil: it could not be started
+	cluster  Cluster // nil if it could not be started
 	nodes    []Node
 	book     truth.Book
 	reach    load.Reach
@@ -53,8 +53,8 @@ type run struct {
 	began    time.Time
 }
 
-// trial runs a trial on a cluster of its own. If the trial cannot be completed, the reason is the error, and is
-// recorded in the trial; the measurements until then stay.
+// trial runs a trial on a cluster of its own. If the trial cannot be completed, the reason is returned, and recorded
+// in the trial; the measurements until then are kept.
 func (r *run) trial(ctx context.Context) (trial.Trial, error) {
 	t := trial.Trial{
 		Scenario: r.turn.scenario.Name, Column: r.turn.column.Name, Round: r.turn.round, Seed: r.turn.seed,
@@ -101,7 +101,7 @@ func (r *run) onCluster(ctx context.Context, t *trial.Trial) (err error) {
 	return err
 }
 
-// usage is what the nodes use while nothing is registered. A node whose usage cannot be read is left out.
+// usage returns what the nodes use while nothing is registered. It leaves out nodes whose usage cannot be read.
 func (r *run) usage() []trial.Usage {
 	var all []trial.Usage
 	for i := range r.nodes {
@@ -113,7 +113,7 @@ func (r *run) usage() []trial.Usage {
 	return all
 }
 
-// register lays the load out and registers its instances.
+// register prepares the load and registers its instances.
 func (r *run) register(ctx context.Context) error {
 	l, err := load.New(load.Config{
 		Nodes: r.addresses(), Load: r.clients(), Seed: r.turn.seed,
@@ -148,7 +148,7 @@ func (r *run) awaitListed(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// clients are the scenario's load, without what the column's servers have no answer to.
+// clients returns the scenario's load, without the calls that the column's servers cannot answer.
 func (r *run) clients() scenario.Load {
 	l := r.turn.scenario.Load
 	if !r.turn.column.Streams() {
@@ -165,13 +165,13 @@ func (r *run) addresses() []string {
 	return all
 }
 
-// measure runs the load, the faults and the observation, and writes down what they found.
+// measure runs the load, the faults and the observation, and records their results.
 func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	r.began = time.Now().Add(headStart)
 	watched := r.watched()
 	r.observer = observe.New(watched)
 	loading, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil) // not before: instances send heartbeats until the end
+	defer giveUp(nil) // not earlier: instances send heartbeats until the end
 	observing, stop := context.WithCancel(ctx)
 	var observers sync.WaitGroup
 	observers.Go(func() {
@@ -212,7 +212,7 @@ func (r *run) watched() observe.Config {
 	return c
 }
 
-// health is what the machine did since it was asked last.
+// health returns what the machine did since the last call.
 func (r *run) health() (trial.Health, error) {
 	h, err := r.config.Health()
 	var worst time.Duration
@@ -221,8 +221,8 @@ func (r *run) health() (trial.Health, error) {
 	return h, err
 }
 
-// underLoad runs the load with the scenario's faults and storms, until it and they have ended. A load that never ends
-// is given up, and ctx is canceled with it.
+// underLoad runs the load with the scenario's faults and storms, until all have ended. A load that never ends is
+// abandoned, and ctx is canceled with it.
 func (r *run) underLoad(ctx context.Context, giveUp context.CancelCauseFunc) ([]trial.Fault, error) {
 	within := r.length() + stuck
 	limit := time.AfterFunc(within, func() { giveUp(fmt.Errorf("the load has not ended after %s", within)) })
@@ -258,11 +258,11 @@ func (r *run) injector() *injector {
 }
 
 const (
-	leaderWithin = 5 * time.Second // one must have been elected, or there is no leader to strike
+	leaderWithin = 5 * time.Second // one must be elected, or there is no leader to strike
 	leaderPoll   = 50 * time.Millisecond
 )
 
-// leader finds the leader of the first datacenter, and waits a while if there is none.
+// leader finds the leader of the first datacenter, and waits a while for one.
 func (r *run) leader(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderWithin, fmt.Errorf("find the leader: no leader within %s", leaderWithin))
 	defer cancel()
@@ -277,7 +277,7 @@ func (r *run) leader(ctx context.Context) (int, error) {
 	return leader, nil
 }
 
-// ending fills in the sealed instances of the trial, too: the nodes are asked for them.
+// ending also fills in the trial's sealed instances: the nodes are asked for them.
 func (r *run) ending(ctx context.Context, watched observe.Config, t *trial.Trial) []trial.Ending {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
@@ -307,16 +307,16 @@ const (
 	healWithinQuick = 8 * time.Second
 	healWithinStock = 45 * time.Second // of servers that make their lists every 30 s
 	healPoll        = 50 * time.Millisecond
-	// sightWithin is for how long registrations under way may still be looked for when the lists are right.
+	// sightWithin is how long registrations under way may still be looked for once the lists are right.
 	sightWithin = 3 * time.Second
 	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
 	// lease clock, which is up to a second behind.
 	evictionLag = 3 * time.Second
-	// evictionLagStock is that of a server that evicts every 60 s, and makes its lists every 30 s.
+	// evictionLagStock is the same for a server that evicts every 60 s, and makes its lists every 30 s.
 	evictionLagStock = 100 * time.Second
 )
 
-// leaseEnds is how long after its last sign of life an instance must not be listed any more.
+// leaseEnds returns how long after its last sign of life an instance must have left the lists.
 func (r *run) leaseEnds() time.Duration {
 	lease := r.turn.scenario.Load.Lease.Duration()
 	if r.turn.column.System == scenario.Eureka {
@@ -325,9 +325,9 @@ func (r *run) leaseEnds() time.Duration {
 	return lease + evictionLag
 }
 
-// awaitHealing waits until every node lists what was acknowledged before the last fault ended, and until the leases of
-// the dead have ended, then until it lists what was acknowledged at all; in bounded time. The second mark comes after
-// the first wait: set earlier, it would count what came after the fault as not healed.
+// awaitHealing waits, for a bounded time, until every node lists what was acknowledged before the last fault ended,
+// and until the leases of the dead have ended, then until it lists everything acknowledged. The second mark comes
+// after the first wait: set earlier, it would count what came after the fault as not healed.
 func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
 	within := healWithin
 	switch {
@@ -347,9 +347,8 @@ func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
 	await(sighting, healPoll, r.observer.Sighted)
 }
 
-// deaths is the time, from the load's begin, at which the leases of all instances that died must have ended; 0: none
-// died. A node that comes back gives each lease its time anew, and so does self-preservation once more when it goes off
-// there.
+// deaths returns the time, from the load's start, at which the leases of all instances that died must have ended, or 0
+// if none died. A node that comes back restarts each lease, and so does self-preservation when it goes off there.
 func (r *run) deaths(faults []trial.Fault) time.Duration {
 	died, last := false, time.Duration(0)
 	for _, f := range faults {
@@ -367,7 +366,7 @@ func (r *run) deaths(faults []trial.Fault) time.Duration {
 	return last
 }
 
-// await asks every so often until it is done or ctx ends.
+// await asks at an interval until it is done or ctx ends.
 func await(ctx context.Context, every time.Duration, done func() bool) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// turn is a trial to be run.
+// turn is a trial to run.
 type turn struct {
 	scenario scenario.Scenario
 	column   scenario.Column
@@ -30,8 +30,8 @@ func (t turn) is(other *trial.Trial) bool {
 	return other.Scenario == t.scenario.Name && other.Column == t.column.Name && other.Round == t.round
 }
 
-// turns are all trials in their order. They alternate the columns, so that slow changes of the machine do not count for
-// one column only.
+// turns returns all trials in their order. They alternate the columns, so that slow changes of the machine do not
+// affect just one column.
 func (c Config) turns() []turn {
 	var all []turn
 	columns := slices.Clone(c.Plan.Columns)
@@ -48,18 +48,18 @@ func (c Config) turns() []turn {
 	return all
 }
 
-// seed is that of all columns in a round. It has 53 bits, which any reader of the raw file can hold.
+// seed returns the seed of all columns in a round. It has 53 bits, which any reader of the raw file can hold.
 func seed(base uint64, name string, round int) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(strconv.FormatUint(base, 10) + " " + name + " " + strconv.Itoa(round)))
 	return h.Sum64() >> 11
 }
 
-// Run runs every scenario in each column, alternating: in each round all scenarios, of each one column after the other;
-// the next round begins with the column that was last. All have the same seed in a round. A trial that cannot be completed
-// is recorded (trial.Trial.Failed), and the others run; a column whose clusters cannot be started is left out after two
-// tries. The error is that of ctx, that of a scenario that does not fit into its length, that of Keep, or that of the first
-// cluster if none could be started at all.
+// Run runs every scenario in each column, alternating: in each round all scenarios, of each one column after the
+// other; the next round begins with the column that was last. All have the same seed in a round. A trial that cannot
+// be completed is recorded (trial.Trial.Failed), and the others run; a column whose clusters cannot be started is left
+// out after two tries. The error is that of ctx, that of a scenario that does not fit into its length, that of Keep,
+// or that of the first cluster if none could be started at all.
 func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	if err := c.fits(); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 			continue
 		}
 		p := newProgress(c.Progress, number+1, len(turns), turn)
-		if ended := len(result.Trials); ended > 0 { // columns alternate, so that their mean tells of the rest
+		if ended := len(result.Trials); ended > 0 { // columns alternate, so the mean so far predicts the rest
 			mean := result.Plan.Took.Duration() / time.Duration(ended)
 			p.left = fmt.Sprintf(", about %s are left", (mean * time.Duration(len(turns)-number)).Round(time.Minute))
 		}
@@ -127,7 +127,7 @@ func (c Config) run(ctx context.Context, turn turn, p *progress, l *launches) (t
 	return t, c.Keep(&t)
 }
 
-// repeats is how often a trial is run again. Of what costs are measured by, the machine may not carry all.
+// repeats returns how often a trial is run again. The machine may not be able to carry every load that measures costs.
 func (c Config) repeats(s scenario.Scenario) int {
 	if s.HeartbeatsOnly() {
 		return min(c.Repeats, 1)
@@ -147,7 +147,7 @@ const mostLaunches = 2
 
 // launches counts the clusters that could not be started.
 type launches struct {
-	failed  map[string]int // by column, until one could; -1: one could
+	failed  map[string]int // by column, until one started; -1 after that
 	first   error
 	leftOut []string // sentences
 }
@@ -165,7 +165,7 @@ func (l *launches) add(c scenario.Column, started bool, err error) {
 	}
 }
 
-// hopeless reports whether no cluster of a column is started any more.
+// hopeless reports whether a column's clusters are no longer started.
 func (l *launches) hopeless(c scenario.Column) bool { return l.failed[c.Name] >= mostLaunches }
 
 // none reports whether no column's cluster could be started.
@@ -178,7 +178,7 @@ func (l *launches) none() bool {
 	return true
 }
 
-// length is that of a scenario's load.
+// length returns the length of a scenario's load.
 func (c Config) length(s scenario.Scenario) time.Duration {
 	return cmp.Or(s.Length.Duration(), c.Plan.Length.Duration())
 }

@@ -83,7 +83,7 @@ func TestRunMeasuresEachColumnOnAClusterOfItsOwn(t *testing.T) {
 	}
 }
 
-// complete reports what a trial lacks of its observations.
+// complete reports which observations a trial lacks.
 func complete(t *testing.T, got *trial.Trial) {
 	t.Helper()
 	expect.Equal(t, got.Failed, "", "%s failed:", got.Column)
@@ -202,14 +202,15 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fakeCluster is servers in this process that share one registry, so that every node always agrees. node2 leads.
+// fakeCluster is a set of servers in this process that share one registry, so that every node always agrees. node2
+// leads.
 type fakeCluster struct {
 	servers []*httptest.Server
 
 	mu     sync.Mutex
 	apps   map[string]map[string]json.RawMessage // by application and id
 	down   []bool
-	rest   int   // heartbeats that a started node lets the others have before it answers
+	rest   int   // how many heartbeats a started node leaves to the others before it answers
 	asleep []int // by node: how many of them are left
 	refuse bool  // registrations
 	closed int
@@ -217,7 +218,7 @@ type fakeCluster struct {
 	broken error // what Close returns
 }
 
-// startFake starts a cluster of three nodes. It is ended by Close, and if that does not come by the test's end.
+// startFake starts a cluster of three nodes. Close ends it, or else the end of the test.
 func startFake(t *testing.T) *fakeCluster {
 	c := &fakeCluster{apps: make(map[string]map[string]json.RawMessage), down: make([]bool, 3), asleep: make([]int, 3)}
 	for node := range c.down {
@@ -306,7 +307,7 @@ func (c *fakeCluster) list() []byte {
 		}
 		all = append(all, a)
 	}
-	text, _ := json.Marshal(all) // of what was JSON before
+	text, _ := json.Marshal(all) // cannot fail: it was JSON before
 	return text
 }
 
@@ -356,11 +357,11 @@ func (c *fakeCluster) Close() error {
 	return c.broken
 }
 
-// launcher starts fake clusters, and keeps them and the specs that were asked for.
+// launcher starts fake clusters, and keeps them and the requested specs.
 type launcher struct {
 	t      *testing.T
-	change func(number int, c *fakeCluster) error // before it is handed over; nil: nothing
-	refuse func(Spec) error                       // why no cluster can be started; nil: it can
+	change func(number int, c *fakeCluster) error // before it is handed over; may be nil
+	refuse func(Spec) error                       // why no cluster can be started; nil if it can
 
 	specs    []Spec
 	clusters []*fakeCluster
@@ -384,7 +385,7 @@ func (l *launcher) launch(_ context.Context, s Spec) (Cluster, error) {
 	return c, nil
 }
 
-// small is a scenario whose trial takes as short as it can.
+// small returns a scenario whose trial is as short as possible.
 func small() scenario.Scenario {
 	return scenario.Scenario{
 		Name: "small", Datacenters: 1, Length: scenario.Span(time.Second),
@@ -555,9 +556,9 @@ func TestTrialThatIsNotValidIsRunAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		s       scenario.Scenario
-		invalid int // tries, before one is valid
+		invalid int // tries before a valid one
 		repeats []string
-		left    int // reasons that the last try has, too
+		left    int // reasons that the last try still has
 	}{
 		{"once", brief, 1, []string{"reason 1"}, 0},
 		{"as often as it may be", brief, 9, []string{"reason 1", "reason 2"}, 1},

@@ -15,20 +15,20 @@ import (
 
 const (
 	stopWithin  = 10 * time.Second // after SIGTERM
-	startWithin = 3 * time.Minute  // until a node that was started again may serve: a Java server takes most of a minute
+	startWithin = 3 * time.Minute  // until a restarted node can serve: a Java server takes most of a minute
 )
 
-// stroke is a fault that was injected.
+// stroke is an injected fault.
 type stroke struct {
 	text     string                          // as in "leader node2 killed (-9)"
-	nodes    []int                           // struck nodes; of a partition: the smaller side
+	nodes    []int                           // struck nodes; for a partition the smaller side
 	count    int                             // struck instances
-	undo     func(ctx context.Context) error // nil: it stays
-	restarts bool                            // nodes, which serve when undo has returned
+	undo     func(ctx context.Context) error // nil if it is permanent
+	restarts bool                            // nodes restart, and serve when undo has returned
 	kills    []trial.Kill
 }
 
-// strike injects a fault. A stroke that comes with an error may have struck in part.
+// strike injects a fault. A stroke returned with an error may have struck in part.
 func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stroke, error) {
 	switch f.Kind {
 	case scenario.Kill:
@@ -56,7 +56,7 @@ func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stro
 	}
 }
 
-// endProcesses ends processes, which are started again.
+// endProcesses ends processes, which are restarted later.
 func (i *injector) endProcesses(t target, how string, end func(node int) error) (stroke, error) {
 	return stroke{
 		text: t.text + " " + how, nodes: t.nodes, restarts: true, kills: i.killsOf(t.nodes),
@@ -66,7 +66,7 @@ func (i *injector) endProcesses(t target, how string, end func(node int) error) 
 	}, each(t.nodes, end)
 }
 
-// killsOf are the ends of processes now.
+// killsOf returns the ends of processes now.
 func (i *injector) killsOf(nodes []int) []trial.Kill {
 	var all []trial.Kill
 	for _, node := range nodes {
@@ -83,8 +83,8 @@ func (i *injector) lose(t target) (stroke, error) {
 	return stroke{text: t.text + " lost with its disk", nodes: t.nodes, kills: i.killsOf(t.nodes)}, each(t.nodes, i.cluster.Lose)
 }
 
-// killAmidWrites kills nodes again and again, each time at the moment at which a write is on its way there, and starts each
-// again half a part later. The last ones are started by undo, which waits until all serve.
+// killAmidWrites kills nodes again and again, each time at the moment a write is on its way there, and restarts each
+// half a part later. undo starts the last ones, and waits until all serve.
 func (i *injector) killAmidWrites(ctx context.Context, f scenario.Fault, first target) (stroke, error) {
 	part := f.For.In(i.length) / time.Duration(f.Times)
 	begun := time.Now()
@@ -103,7 +103,7 @@ func (i *injector) killAmidWrites(ctx context.Context, f scenario.Fault, first t
 		}
 	}
 	if ctx.Err() != nil {
-		errs = append(errs, k.awaitAll(ctx)) // nobody undoes it
+		errs = append(errs, k.awaitAll(ctx)) // nobody will undo it
 	}
 	text := fmt.Sprintf("%d kills (-9) amid writes", len(k.kills))
 	return stroke{text: text, nodes: k.nodes(), restarts: true, kills: k.kills, undo: k.awaitAll}, errors.Join(errs...)
@@ -159,7 +159,7 @@ func (k *killer) order(ctx context.Context, node int, at time.Time) {
 func (k *killer) awaitAll(context.Context) error {
 	var errs []error
 	for _, node := range k.nodes() {
-		<-k.restarts[node].done // within startWithin, or with the trial
+		<-k.restarts[node].done // ends within startWithin, or with the trial
 		k.restarts[node].cancel()
 		errs = append(errs, k.restarts[node].err)
 	}
@@ -215,7 +215,7 @@ func (i *injector) cutDatacenters() stroke {
 	return stroke{text: "links between the datacenters cut", nodes: []int{}, undo: i.join}
 }
 
-// cut cuts every link between two nodes of which one is on a side.
+// cut cuts every link between nodes of which exactly one is on the side.
 func (i *injector) cut(onSide func(node int) bool) {
 	for a := range i.nodes {
 		for b := range a {
@@ -275,7 +275,7 @@ func instances(n int) string {
 	return fmt.Sprintf("%d instances", n)
 }
 
-// each does something to all nodes at once, and joins what went wrong.
+// each does something to all nodes at once, and joins the errors.
 func each(nodes []int, do func(node int) error) error {
 	errs := make([]error, len(nodes))
 	var all sync.WaitGroup

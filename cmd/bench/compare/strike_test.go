@@ -110,7 +110,7 @@ func TestKillsAmidWritesComeOneAfterTheOtherEachWithAWriteOnItsWay(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{startTakes: 500 * time.Millisecond, writes: 100 * time.Millisecond}
 		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: leader, times: 4}]"), 60*time.Second)
-		leaders := []int{1, 2, 2, 0} // that of each kill
+		leaders := []int{1, 2, 2, 0} // at each kill
 		i.leader = func(context.Context) (int, error) {
 			next := leaders[0]
 			leaders = leaders[1:]
@@ -161,7 +161,8 @@ func TestStartThatIsUnderWayIsCanceledByTheNextKill(t *testing.T) {
 		j := &journal{startTakes: 12 * time.Second}
 		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: node1, times: 2}]"), 60*time.Second)
 		need.OK(t, i.run(t.Context()))
-		// The first start, from 20 s on, would end at 32 s: the second kill does not wait for it. The second one is awaited.
+		// The first start, from 20 s on, would end at 32 s: the second kill does not wait for it. The second start is
+		// awaited.
 		expect.Slice(t, j.sortedLines(), []string{"10s kill 0", "10s write 0", "20s start 0", "30s kill 0", "30s write 0", "40s start 0", "50s mark"}, "what was done")
 		expect.Equal(t, i.faults[0].Ready, micros(52*time.Second), "ready at")
 	})
@@ -269,14 +270,15 @@ func TestFaultInjectionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// journal is a fake of the cluster, its clients and their links. It records what is done to them as lines: "2s kill 1" is node 1
-// killed after two seconds. Nodes are numbered from 0 in the lines and in trial.Fault.Nodes, and named from node1.
+// journal is a fake of the cluster, its clients and their links. It records what is done to them as lines: "2s kill 1"
+// means that node 1 was killed after two seconds. Nodes are numbered from 0 in the lines and in trial.Fault.Nodes, and
+// named from node1.
 type journal struct {
 	began      time.Time
 	nodes      []Node
 	startTakes time.Duration
-	failures   map[string]error // by what fails, as in "kill 1"
-	writes     time.Duration    // from when a write is awaited until one begins
+	failures   map[string]error // errors by action, as in "kill 1"
+	writes     time.Duration    // how long an awaited write takes to begin
 
 	mu    sync.Mutex
 	lines []string
@@ -290,7 +292,8 @@ func (j *journal) record(format string, args ...any) error {
 	return j.failures[what]
 }
 
-// sortedLines are the lines by time; those of one moment in alphabetical order, because what is done at once has no order.
+// sortedLines returns the lines by time; those of one moment in alphabetical order, because simultaneous actions have
+// no order.
 func (j *journal) sortedLines() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -367,7 +370,7 @@ func scenarioOf(t *testing.T, text string) scenario.Scenario {
 	return need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
 }
 
-// injectorOf is the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader.
+// injectorOf returns the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader.
 func injectorOf(j *journal, s scenario.Scenario, length time.Duration) *injector {
 	places := scenario.Places(s.Datacenters)
 	for _, p := range places {

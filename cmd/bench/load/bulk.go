@@ -15,36 +15,36 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// Workload makes the requests of one connection out of conns: each call of the returned function
-// gives the next one, complete and valid until the next call; nil ends the connection's work.
+// Workload makes the requests of one connection out of conns: each call of the returned function returns the next one,
+// complete and valid until the next call; nil ends the connection's work.
 type Workload func(conn, conns int) (next func() []byte)
 
-// Bulk is prepared requests, sent over keep-alive connections; of the responses only the status counts. Connection i
-// goes to target i modulo their number.
+// Bulk is a load of prepared requests, sent over keep-alive connections; only the status of a response counts.
+// Connection i goes to target i modulo the number of targets.
 type Bulk struct {
 	Targets  []string // addresses
 	Conns    int
 	Requests Workload
 	Want     int           // the only right status
-	Warm     time.Duration // sent before it counts
-	Window   time.Duration // that counts
-	Burst    int           // of an open loop: how many requests are due at the same time; 0: each by itself
-	Insist   bool          // repeat requests answered 503 or 504; for loads that only prepare, whose requests may be performed twice
-	// Answered is called when the n-th request of a connection, from 0, was answered as wanted; nil: no call.
+	Warm     time.Duration // sent before anything counts
+	Window   time.Duration // the part that counts
+	Burst    int           // for an open loop: how many requests are due at the same time; 0 means each on its own
+	// repeat requests answered 503 or 504; for loads that only prepare, whose requests may be performed twice
+	Insist bool
+	// Answered is called when the n-th request of a connection, from 0, was answered as wanted; may be nil.
 	Answered func(conn, n int, at time.Time)
 }
 
-// Bounds of a load, so that a server that does not answer ends the run instead of stopping it.
+// Bounds of a load, so that a server that does not answer ends the run instead of blocking it.
 const (
-	BulkGrace   = 10 * time.Second // for responses after the window; a server takes 4 s to call an outcome unknown
-	BulkLongest = 10 * time.Minute // of a load without a window
+	BulkGrace   = 10 * time.Second // for responses after the window; a server takes 4 s to report an unknown outcome
+	BulkLongest = 10 * time.Minute // for a load without a window
 	// InsistPause is the wait before a request that was answered 503 or 504 is sent again.
 	InsistPause = 20 * time.Millisecond
 )
 
-// Closed sends each connection's next request when the previous one was answered, and counts what was
-// sent and answered within the window. A load without a window ends when its requests do, and counts
-// all of them.
+// Closed sends each connection's next request when the previous one was answered, and counts what was sent and
+// answered within the window. A load without a window ends when its requests do, and counts all of them.
 func (b Bulk) Closed(ctx context.Context) (*BulkResult, error) {
 	return b.run(func(s *bulkSender, next func() []byte) {
 		for s.err == nil && ctx.Err() == nil {
@@ -61,10 +61,9 @@ func (b Bulk) Closed(ctx context.Context) (*BulkResult, error) {
 	}, ctx)
 }
 
-// Open sends rate requests a second by a schedule that does not wait for responses, as many independent
-// clients would. A request that finds its connection busy is sent late, and its latency counts from
-// when it should have been sent: a server that stalls cannot hide the requests that it kept from
-// being sent.
+// Open sends rate requests a second by a schedule that does not wait for responses, as many independent clients would.
+// A request that finds its connection busy is sent late, and its latency counts from when it should have been sent: a
+// server that stalls cannot hide the requests that it kept from being sent.
 func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
 	burst := max(b.Burst, 1)
 	due := &stream{rate: rate / float64(burst), cycle: b.Conns}
@@ -91,7 +90,7 @@ func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
 	}, ctx, pace)
 }
 
-// run opens the connections, lets work send on each of them at the same time and beside it, and adds up.
+// run opens the connections, runs work on all of them and beside concurrently, and adds up the results.
 func (b Bulk) run(work func(*bulkSender, func() []byte), ctx context.Context, beside ...func(ctx context.Context, begin time.Time)) (*BulkResult, error) {
 	senders, err := b.dial(ctx)
 	defer func() {
@@ -134,7 +133,7 @@ func (b Bulk) dial(ctx context.Context) (senders []*bulkSender, err error) {
 	return senders, nil
 }
 
-// BulkResult is what came of a load.
+// BulkResult is the result of a load.
 type BulkResult struct {
 	Right   int     // answers that count
 	Rate    float64 // of these, per second
@@ -148,7 +147,7 @@ func sumUp(senders []*bulkSender, counted time.Duration) *BulkResult {
 	for _, s := range senders {
 		r.Right += len(s.latencies)
 		for _, µs := range s.latencies {
-			r.Latency.RecordValue(min(int64(µs), LongestLatency)) // in range: no error
+			r.Latency.RecordValue(min(int64(µs), LongestLatency)) // cannot fail: in range
 		}
 		r.Wrong.add(s.wrong)
 		if s.err != nil {
@@ -174,7 +173,7 @@ func (w WrongResponses) add(other WrongResponses) {
 	}
 }
 
-// String lists them; empty if there are none.
+// String lists them, or returns "" if there are none.
 func (w WrongResponses) String() string {
 	var parts []string
 	for _, how := range slices.Sorted(maps.Keys(w)) {
@@ -189,10 +188,10 @@ type bulkSender struct {
 	ctx        context.Context // of the load
 	conn       int             // its number
 	until      time.Time       // when every exchange fails
-	begin, end time.Time       // what counts
+	begin, end time.Time       // the part that counts
 
 	c         *wire.Conn
-	err       error    // of the last dial: there is no connection any more
+	err       error    // of the last dial, which left no connection
 	sent      int      // requests
 	latencies []uint32 // in µs, of the right responses that count
 	body      int64    // bytes of the newest right response's body
@@ -207,7 +206,7 @@ func (s *bulkSender) dial() {
 	}
 }
 
-// closed sends a request now, and counts its response if the response lies in the window, too.
+// closed sends a request now, and counts its response if that also lies in the window.
 func (s *bulkSender) closed(request []byte, now time.Time) {
 	ok, done := s.exchange(request)
 	if ok && !now.Before(s.begin) && (s.Window == 0 || !done.After(s.end)) {
@@ -215,8 +214,8 @@ func (s *bulkSender) closed(request []byte, now time.Time) {
 	}
 }
 
-// open sends a request that was due at intended, and counts it if that lies in the window, however
-// late the response is.
+// open sends a request that was due at intended, and counts it if that lies in the window, however late the response
+// is.
 func (s *bulkSender) open(request []byte, intended time.Time) {
 	ok, done := s.exchange(request)
 	if ok && !intended.Before(s.begin) && intended.Before(s.end) {
@@ -228,12 +227,12 @@ func (s *bulkSender) count(latency time.Duration) {
 	s.latencies = append(s.latencies, uint32(latency.Microseconds()))
 }
 
-// exchange reports whether the response was right, and when it came. Wrong responses count whenever they
-// come; after a broken connection a new one is opened.
+// exchange reports whether the response was right, and when it came. Wrong responses always count; a broken connection
+// is replaced.
 func (s *bulkSender) exchange(request []byte) (ok bool, done time.Time) {
 	n := s.sent
 	s.sent++
-	if s.c.Closing() { // as Tomcat says after 100 requests
+	if s.c.Closing() { // as Tomcat announces after 100 requests
 		s.c.Close()
 		if s.dial(); s.err != nil {
 			return false, time.Now()

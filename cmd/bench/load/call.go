@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	refusedPause = 100 * time.Millisecond // the wait before a caller tries a node again that took no connection
-	silentPause  = 2                      // the wait before it tries one again that gave no response, in Timeouts
+	refusedPause = 100 * time.Millisecond // before a caller retries a node that refused the connection
+	silentPause  = 2                      // before it retries one that gave no response, in Timeouts
 )
 
-// caller is one client: it has a home node, keep-alive connections, and at most one call under way. One
-// goroutine uses it at a time.
+// caller is one client: it has a home node, keep-alive connections, and at most one call under way. One goroutine uses
+// it at a time.
 type caller struct {
 	number int // unique among the callers of the load
-	turn   int // its place among the callers of its stream, from 0
+	turn   int // its index among the callers of its stream
 	home   int // turn modulo the nodes
 	load   *Load
-	bodies bool // of responses are kept
+	bodies bool // keep the bodies of responses
 
 	links []link // by node
-	order []int  // of the nodes of the call under way; its room is used again
+	order []int  // nodes of the call under way; reused
 
 	mu   sync.Mutex
-	conn *wire.Conn // of the try under way; nil: there is none
-	node int        // that it goes to
+	conn *wire.Conn // of the try under way, or nil
+	node int        // target of the try
 }
 
-// link is what a caller has with one node.
+// link is a caller's relation to one node.
 type link struct {
 	conn         *wire.Conn // nil: none
-	skippedUntil time.Time  // until then other nodes are called, if there are any
+	skippedUntil time.Time  // until then other nodes, if any, are called instead
 }
 
-// newCallers makes n clients whose homes are the nodes in turn. Close each when it is not needed any more.
+// newCallers makes n clients whose homes are the nodes in turn. Close each when it is no longer needed.
 func (l *Load) newCallers(n int) []*caller {
 	callers := make([]*caller, n)
 	for i := range callers {
@@ -56,7 +56,7 @@ func (l *Load) newCallers(n int) []*caller {
 	return callers
 }
 
-// close gives the connections back.
+// close closes the connections.
 func (c *caller) close() {
 	c.load.Reach.removeCaller(c)
 	for node := range c.links {
@@ -67,19 +67,19 @@ func (c *caller) close() {
 // callResult is how a call ended.
 type callResult struct {
 	outcome trial.Outcome
-	status  int    // 0: none came
-	node    int    // that was asked last
+	status  int    // 0 without a response
+	node    int    // the last one asked
 	body    []byte // of the response, valid until the caller's next call
 	done    time.Time
-	// doubtful says that an earlier try of this call, too, may have taken effect, or may still do so.
+	// doubtful says that an earlier try of this call may also have taken effect, or may still do so.
 	doubtful bool
 }
 
 // call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it can reach,
-// as stock clients do, while a node takes no request, gives no response in time or refuses it: a node that still starts
-// responds with 403. A node that took no connection, or gave no response, is left out for a while, if there is another
-// one. The outcome is that of the last try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier
-// try may have taken effect.
+// as stock clients do, while a node takes no request, gives no response in time or refuses it: a node that still
+// starts responds with 403. A node that took no connection, or gave no response, is left out for a while, if there is
+// another one. The outcome is that of the last try, but Unknown for a write that was not answered (Refused, Unreached)
+// if an earlier try may have taken effect.
 func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
 	now := time.Now()
 	r := callResult{outcome: trial.Unreached, node: c.home}
@@ -87,7 +87,7 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResu
 		if ctx.Err() != nil {
 			break
 		}
-		if !c.load.Reach.reaches(c.home, node) { // a split came between
+		if !c.load.Reach.reaches(c.home, node) { // a split came in between
 			continue
 		}
 		r.doubtful = r.doubtful || r.outcome == trial.Unknown
@@ -97,7 +97,7 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResu
 			break
 		}
 	}
-	if r.doubtful && !r.outcome.Answered() && request[0] != 'G' { // GET is the only method that writes nothing
+	if r.doubtful && !r.outcome.Answered() && request[0] != 'G' { // only GETs write nothing
 		r.outcome = trial.Unknown
 	}
 	if r.status != 0 {
@@ -105,12 +105,12 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResu
 	}
 	r.done = time.Now()
 	if c.load.Closed && r.outcome == trial.Unreached {
-		wire.Pause(ctx, refusedPause) // no schedule keeps the client from trying again at once
+		wire.Pause(ctx, refusedPause) // unless a schedule does, the pause keeps the client from retrying at once
 	}
 	return r
 }
 
-// toAsk lists the nodes to call, in this order. Valid until the next call.
+// toAsk returns the nodes to call, in order. Valid until the next call.
 func (c *caller) toAsk(now time.Time, pinned bool) []int {
 	if pinned {
 		return append(c.order[:0], c.home)
@@ -158,8 +158,8 @@ func (c *caller) try(ctx context.Context, node int, request []byte) (outcome tri
 	return trial.Unknown, 0
 }
 
-// connect makes sure of an open connection to a node. A connection that has been used before is examined first, so that
-// a node that was killed meanwhile counts as unreached: nothing was sent to it.
+// connect ensures an open connection to a node. It checks a used connection first, so that a node that was killed
+// meanwhile counts as unreached: nothing was sent to it.
 func (c *caller) connect(ctx context.Context, node int, deadline time.Time) (err error) {
 	l := &c.links[node]
 	if l.conn != nil && !l.conn.Idle() {
@@ -190,7 +190,7 @@ func (c *caller) skip(node int, why error) {
 	c.links[node].skippedUntil = time.Now().Add(pause)
 }
 
-// startTry lets abort end the try from now on, and reports false if the try would be aborted at once.
+// startTry lets abort end the try from now on, and returns false if the try would be aborted at once.
 func (c *caller) startTry(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,19 +210,19 @@ func (c *caller) endTry() (aborted bool) {
 	return aborted
 }
 
-// abort ends the try under way without a response, if the try goes to one of the nodes meant. Any goroutine may call it
-// at any time.
+// abort ends the try under way without a response, if the try goes to one of the selected nodes. Any goroutine may
+// call it at any time.
 func (c *caller) abort(which func(node int) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil && which(c.node) {
-		// An error means that the connection is closed, which serves as well.
+		// An error means that the connection is closed, which is just as good.
 		_ = c.conn.SetDeadline(time.Unix(1, 0))
 		c.conn = nil
 	}
 }
 
-// outcomeOf is the outcome that a status stands for.
+// outcomeOf returns the outcome of a status.
 func outcomeOf(status int) trial.Outcome {
 	switch {
 	case status < http.StatusBadRequest:
@@ -235,17 +235,17 @@ func outcomeOf(status int) trial.Outcome {
 	return trial.Refused
 }
 
-// Reach is which nodes the clients of a node can reach. In the zero value every client reaches every node. Safe for
-// concurrent use.
+// Reach says which nodes the clients of a node can reach. With the zero value every client reaches every node. Safe
+// for concurrent use.
 type Reach struct {
 	splits atomic.Pointer[[][]int] // the nodes of one side of each split; replaced, never changed
 
 	mu      sync.Mutex
-	callers map[*caller]bool // whose calls a split may strike
+	callers map[*caller]bool // callers whose calls a split may strike
 }
 
-// Split cuts the given nodes off from the others, together with the clients whose home they are. A call under
-// way that crosses the split gets no response.
+// Split cuts the given nodes, and the clients with their home there, off from the others. A call under way across the
+// split gets no response.
 func (r *Reach) Split(nodes []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,7 +263,7 @@ func (r *Reach) Join() {
 	r.splits.Store(nil)
 }
 
-// From lists the nodes, of n, that the clients of home can reach, home first, then in turn.
+// From returns the nodes, of n, that the clients of home can reach, home first, then in turn.
 func (r *Reach) From(home, n int) []int {
 	nodes := make([]int, 0, n)
 	for i := range n {
@@ -291,7 +291,7 @@ func (r *Reach) reaches(home, node int) bool {
 	return true
 }
 
-// addCaller adds a caller to those whose calls end when a split comes between; removeCaller removes it.
+// addCaller adds a caller to those whose calls a split can end; removeCaller removes it.
 func (r *Reach) addCaller(c *caller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

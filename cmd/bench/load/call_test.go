@@ -30,7 +30,7 @@ func statusServer(t *testing.T, status int) string {
 	return addrOf(standIn(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 }
 
-// silentNode is a node that takes requests and responds to none.
+// silentNode is a node that accepts requests and never responds.
 func silentNode(t *testing.T) string {
 	ended := make(chan struct{})
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { <-ended })
@@ -38,12 +38,12 @@ func silentNode(t *testing.T) string {
 	return addrOf(s)
 }
 
-// breaks is a node that ends the connection when a request has come.
+// breaks is a node that drops the connection when a request arrives.
 func breaks(t *testing.T) string {
 	return addrOf(standIn(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 }
 
-// refuses is an address where no process listens, and none will.
+// refuses is an address where no process listens, nor will.
 func refuses(t *testing.T) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(need.Got(localcluster.ClaimPorts(1))(t)[0]))
@@ -65,7 +65,7 @@ var (
 func TestCallEndsAsItsTriesDid(t *testing.T) {
 	const (
 		patient   = time.Minute
-		impatient = time.Second // within which the response of the next node must come
+		impatient = time.Second // the next node's response must come within this time
 	)
 	is := func(status int) func(*testing.T) string {
 		return func(t *testing.T) string { return statusServer(t, status) }
@@ -79,7 +79,7 @@ func TestCallEndsAsItsTriesDid(t *testing.T) {
 		pinned   bool
 		outcome  trial.Outcome
 		status   int
-		node     int // that was called last
+		node     int // called last
 		doubtful bool
 	}{
 		{name: "home answers", nodes: []node{is(200), is(500)}, outcome: trial.Done, status: 200},
@@ -125,7 +125,7 @@ func TestCallEndsAsItsTriesDid(t *testing.T) {
 }
 
 func TestCallsSkipANodeThatFailedForAWhile(t *testing.T) {
-	const timeout = time.Second // in which the request must be sent to the silent one
+	const timeout = time.Second // the request must reach the silent node within this time
 	for _, tc := range []struct {
 		name  string
 		home  string
@@ -325,7 +325,7 @@ func TestClientFeelsTheTimeUntilItGetsAnAnswerAgain(t *testing.T) {
 		})
 	}
 	var none *felt
-	none.add(at(0), at(1), true, false) // nothing is kept of it
+	none.add(at(0), at(1), true, false) // not recorded anywhere
 }
 
 func TestClientsAreThoseThatCalled(t *testing.T) {
@@ -340,7 +340,7 @@ func TestClientsAreThoseThatCalled(t *testing.T) {
 		found[client.Operation]++
 		expect.That(t, client.Calls > 0 && client.Answered <= client.Calls, "%+v has not called", client)
 	}
-	// Deltas, of which the rate is 0, have no client; registrations before the begin do not count.
+	// Deltas have a rate of 0, and so no client; registrations before the start do not count.
 	expect.That(t, found[trial.Register] == 10 && found[trial.Heartbeat] >= 3 && found[trial.Fetch] == 4 && found[trial.Delta] == 0,
 		"clients are %v, want 10 that registered, the 3 instances, and those of 4 fetches", found)
 }
@@ -367,7 +367,7 @@ func TestClientsThatFetchPollInTurnAboutOnceASecond(t *testing.T) {
 	expect.Slice(t, got, []int{3, 2, 2, 1}, "calls of the three clients of node 1, and of the one that asks for deltas:")
 }
 
-// forgets lets the servers forget an instance, and its client renew it.
+// forgets makes the servers forget an instance, and its client renew it.
 func forgets(t *testing.T, c *fakeCluster, l *Load, i *instance) {
 	t.Helper()
 	c.remove(i.id)
@@ -401,7 +401,7 @@ func TestHeartbeatThatIsNotFoundIsForgottenWithTheLastAcknowledgedTime(t *testin
 func TestHeartbeatAfterACancelIsNotForgotten(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		status int // of the first cancel; 0: it is done
+		status int // of the first cancel; 0 if it succeeds
 		again  bool
 		want   int
 	}{

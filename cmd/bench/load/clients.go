@@ -12,12 +12,12 @@ type felt struct {
 	mu       sync.Mutex
 	calls    int
 	answered int
-	waits    time.Time // since when it has had no answer; zero: it has had one since its last call was due
+	waits    time.Time // since when it has had no answer; zero if it has had one since its last call was due
 	gap      time.Duration
 }
 
-// add counts a call that was due at a time and has ended. Of one that was due after the load (over), only that it ended the
-// client's wait matters.
+// add counts a call that was due at a time and has ended. If it was due after the load (over), it only matters as the
+// end of the client's wait.
 func (f *felt) add(due, done time.Time, answered, over bool) {
 	if f == nil {
 		return
@@ -39,7 +39,7 @@ func (f *felt) add(due, done time.Time, answered, over bool) {
 	}
 }
 
-// stop says that the client calls no more: what it got no answer to, it waits for no longer.
+// stop records that the client makes no more calls: it no longer waits for missing answers.
 func (f *felt) stop(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *felt) stop(at time.Time) {
 	}
 }
 
-// saw is what the client saw of the load. end is when it stopped calling.
+// saw returns what the client saw of the load. end is when it stopped calling.
 func (f *felt) saw(end time.Time, o trial.Operation, home int) trial.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,8 +60,8 @@ func (f *felt) saw(end time.Time, o trial.Operation, home int) trial.Client {
 	return c
 }
 
-// Clients are what the clients saw of the load that called at all while it lasted: those of instances, of heartbeats,
-// registrations and cancels; and those that fetch, which end with the load. The others have called until now.
+// Clients returns what the clients saw that made any call during the load: those of instances, for heartbeats,
+// registrations and cancels; and those that fetch, which end with the load. The others have been calling until now.
 func (l *Load) Clients() []trial.Client {
 	now, loaded := time.Now(), time.Now()
 	if w := l.recorder.window.Load(); w != nil && w.end.Before(now) {

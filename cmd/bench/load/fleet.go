@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
-// fleet is the clients of a load's instances: of those that last, and of those that come and go.
+// fleet is the clients of a load's instances: of lasting ones, and of those that come and go.
 type fleet struct {
 	load     *Load
 	book     *truth.Book
@@ -24,17 +24,18 @@ type fleet struct {
 	lease    time.Duration
 	stay     time.Duration // of an instance that comes and goes
 	lasting  []*instance
-	arrivals atomic.Int64 // instances that have come, of which some may have canceled
+	arrivals atomic.Int64 // instances that have come; some may have canceled
 
-	mu          sync.Mutex
-	passing     []*instance // that have come, in this order
-	seals       []*instance // in the order of their numbers
-	forgot      []pastForgotten
-	dice        *rand.Rand // by which instances are struck
-	agendas     []*agenda  // by home node
-	registering bool       // the lasting instances are being registered, and their agenda renews them; heartbeats begin later
-	staying     bool       // instances that come and go do not cancel any more
-	awaited     int        // lasting instances that have not been registered yet
+	mu      sync.Mutex
+	passing []*instance // in the order of their arrival
+	seals   []*instance // in the order of their numbers
+	forgot  []pastForgotten
+	dice    *rand.Rand // chooses the instances to strike
+	agendas []*agenda  // by home node
+	// the lasting instances are being registered, and their agenda renews them; heartbeats begin later
+	registering bool
+	staying     bool // instances that come and go no longer cancel
+	awaited     int  // lasting instances not yet registered
 	complete    chan struct{}
 }
 
@@ -42,21 +43,22 @@ type fleet struct {
 type instance struct {
 	described
 	home    int
-	leaves  time.Time // when it cancels; zero: it lasts
+	leaves  time.Time // when it cancels; zero if it lasts
 	version int64     // of its newest write; changed only by the goroutine that made the instance busy
-	acked   time.Time // its newest acknowledged heartbeat or registration since its last cancel, likewise; zero: there is none
-	late    bool      // a cancel got no answer, and may take effect at any time, likewise
-	felt    struct{ heartbeats, registrations, cancels felt }
-	writes  []pastSeal // of a sealed one
+	// its newest acknowledged heartbeat or registration since its last cancel, likewise; zero if none
+	acked  time.Time
+	late   bool // a cancel got no answer, and may take effect at any time, likewise
+	felt   struct{ heartbeats, registrations, cancels felt }
+	writes []pastSeal // of a sealed instance
 
 	// Guarded by the fleet.
 	mode       mode
 	busy       bool      // its client is at work
 	known      bool      // it was registered once
 	registered bool      // its registration is certain, and no cancel has begun since
-	canceling  bool      // a cancel has begun, and its outcome is not certain
-	beat       time.Time // when its next heartbeat is due; of those that come and go
-	planned    time.Time // its place in the agenda; zero: it has none
+	canceling  bool      // a cancel has begun, and its outcome is uncertain
+	beat       time.Time // when its next heartbeat is due, for one that comes and goes
+	planned    time.Time // its time in the agenda; zero if it has none
 }
 
 // mode is what the client of an instance does.
@@ -65,19 +67,19 @@ type mode uint8
 const (
 	living   mode = iota
 	flapping      // it cancels and registers again
-	silent        // it sends nothing until it begins anew
+	silent        // it sends nothing until it restarts
 	dead          // it never sends anything again
-	canceled      // it has canceled, and does not register again
+	canceled      // it has canceled, and will not register again
 	sealed        // it is written once or twice, and never again
 )
 
-// Each purpose draws from a sequence of its own.
+// Each purpose draws from its own sequence.
 const (
 	diceFleet = iota + 1
 	diceKeys
 )
 
-// bookOf is the load's book, or one that is not read.
+// bookOf returns the load's book, or one that nobody reads.
 func bookOf(l *Load) *truth.Book {
 	if l.Book == nil {
 		return new(truth.Book)
@@ -86,12 +88,12 @@ func bookOf(l *Load) *truth.Book {
 }
 
 const (
-	fewInstances = 1000 // up to which an application has appFew of them, above appMany
+	fewInstances = 1000 // up to this many instances an application has appFew of them, above it appMany
 	appFew       = 10
 	appMany      = 100
 )
 
-// newFleet lays the instances of a load out.
+// newFleet creates the instances of a load.
 func newFleet(l *Load) *fleet {
 	f := &fleet{
 		load: l, book: bookOf(l),
@@ -120,7 +122,7 @@ func newFleet(l *Load) *fleet {
 	return f
 }
 
-// describe makes an instance; number tells it from the others of its application. Its host is its id, as with
+// describe makes an instance; number distinguishes it from the others of its application. Its host is its id, as with
 // Spring.
 func (f *fleet) describe(app string, number, home int) *instance {
 	return &instance{home: home, described: described{
@@ -129,8 +131,8 @@ func (f *fleet) describe(app string, number, home int) *instance {
 	}}
 }
 
-// register registers all lasting instances, as fast as they are taken, and renews those that wait for the others and for
-// what is done then.
+// register registers all lasting instances, as fast as the cluster accepts them, and renews those that wait for the
+// others and for then.
 func (f *fleet) register(ctx context.Context, then func() error) error {
 	f.planRegistrations()
 	ctx, stop := context.WithCancel(ctx)
@@ -178,8 +180,8 @@ func (f *fleet) reserve(i *instance) bool {
 	return true
 }
 
-// release lets the client of an instance be idle, and plans what it does next. An instance that was stopped while it
-// was busy died only now: its last work has just ended.
+// release makes the client of an instance idle, and plans what it does next. An instance that was stopped while it was
+// busy dies only now, when its last work has ended.
 func (f *fleet) release(i *instance, certain bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -223,14 +225,14 @@ func later(a, b time.Time) time.Time {
 }
 
 const (
-	retryPause = 500 * time.Millisecond // before a registration or a cancel is repeated whose outcome is not certain
-	// errandClients is how many clients of a node's instances work at the same time, apart from the heartbeats of
-	// those that last.
+	retryPause = 500 * time.Millisecond // before repeating a registration or cancel of uncertain outcome
+	// errandClients is how many clients of a node's instances work at the same time, apart from the heartbeats of the
+	// lasting ones.
 	errandClients = 64
 )
 
-// agenda is what the clients of the instances of one home node will do beside the heartbeats that have a schedule:
-// register, cancel, try again, and everything that instances that come and go do.
+// agenda is what the clients of one home node's instances will do besides scheduled heartbeats: register, cancel, try
+// again, and everything that instances that come and go do.
 type agenda struct {
 	plans plans
 	woken chan struct{} // has an element if something was planned since attend last read the plans
@@ -238,14 +240,14 @@ type agenda struct {
 
 func newAgenda() *agenda { return &agenda{woken: make(chan struct{}, 1)} }
 
-// planned is an instance whose client does something next at due. An earlier plan for it is not removed, but passed
-// over when its time has come.
+// planned is an instance whose client does something next at due. An earlier plan for it is not removed, but skipped
+// when its time has come.
 type planned struct {
 	due time.Time
 	*instance
 }
 
-// plans are a heap by their times.
+// plans is a heap by time.
 type plans []planned
 
 func (p plans) Len() int           { return len(p) }
@@ -260,8 +262,7 @@ func (p *plans) Pop() any {
 	return x
 }
 
-// plan lets the client of an instance do what comes next at due, instead of what was planned before. The fleet is
-// locked.
+// plan makes the client of an instance do its next action at due, instead of an earlier plan. The fleet is locked.
 func (f *fleet) plan(i *instance, due time.Time) {
 	i.planned = due
 	a := f.agendas[i.home]
@@ -272,7 +273,7 @@ func (f *fleet) plan(i *instance, due time.Time) {
 	}
 }
 
-// tend does what is planned until ctx ends, and returns when nothing is under way any more.
+// tend does what is planned until ctx ends, and returns when nothing is under way.
 func (f *fleet) tend(ctx context.Context) {
 	idle, hangUp := f.load.idleCallers()
 	defer hangUp()
@@ -283,7 +284,7 @@ func (f *fleet) tend(ctx context.Context) {
 	homes.Wait()
 }
 
-// attend does what is planned in one agenda, each thing by a caller that is idle.
+// attend does what is planned in one agenda, each action by an idle caller.
 func (f *fleet) attend(ctx context.Context, a *agenda, idle chan *caller) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -300,7 +301,7 @@ func (f *fleet) attend(ctx context.Context, a *agenda, idle chan *caller) {
 			}
 			continue
 		}
-		c := <-idle // its call ends within the timeout, or with ctx
+		c := <-idle // waits for a call that ends within the timeout, or with ctx
 		working.Go(func() {
 			f.release(i, do(ctx, c, i, due))
 			idle <- c
@@ -308,14 +309,14 @@ func (f *fleet) attend(ctx context.Context, a *agenda, idle chan *caller) {
 	}
 }
 
-// longWait is longer than an agenda stays empty: something is planned before.
+// longWait is longer than an agenda stays empty: something gets planned before.
 const longWait = time.Hour
 
-// errand is something that the client of an instance does. It reports whether what came of it is certain.
+// errand is something that the client of an instance does. It reports whether the outcome is certain.
 type errand func(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool)
 
-// due gives the instance whose time has come, busy, and what its client is to do. If do is nil, there is nothing
-// to do until due.
+// due returns the instance whose time has come, made busy, and its client's action. If do is nil, there is nothing to
+// do until due.
 func (f *fleet) due(a *agenda, now time.Time) (i *instance, due time.Time, do errand) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -338,15 +339,15 @@ func (f *fleet) due(a *agenda, now time.Time) (i *instance, due time.Time, do er
 	return nil, now.Add(longWait), nil
 }
 
-// stayOn lets instances that come and go stay registered from now on. Their cancels would go on for a while after a
-// load's end, and it would be uncertain what the nodes should hold in the end.
+// stayOn makes instances that come and go stay registered from now on. Otherwise their cancels would go on for a while
+// after a load's end, and it would be uncertain what the nodes should hold.
 func (f *fleet) stayOn() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.staying = true
 }
 
-// next is what the client of an idle instance has to do at a time; nil: nothing beside its heartbeats.
+// next returns the action that the client of an idle instance has to do at a time, or nil if only heartbeats are due.
 func (f *fleet) next(i *instance, at time.Time) errand {
 	switch {
 	case i.mode == silent, i.mode == dead, i.mode == canceled:
@@ -365,8 +366,8 @@ func (f *fleet) next(i *instance, at time.Time) errand {
 	return f.renewOnce
 }
 
-// renew sends a heartbeat, and registers the instance again at once if it is not known, as stock clients do. It
-// reports whether what came of it is certain.
+// renew sends a heartbeat, and registers an unknown instance again at once, as stock clients do. It reports whether
+// the outcome is certain.
 func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	r := c.call(ctx, i.renewal(i.version), false)
 	f.load.record(trial.Heartbeat, i.home, due, r, &i.felt.heartbeats)
@@ -383,7 +384,7 @@ func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time
 	return true
 }
 
-// pastForgotten is a heartbeat that was answered 404.
+// pastForgotten is a heartbeat answered 404.
 type pastForgotten struct {
 	id       string
 	node     int
@@ -400,7 +401,7 @@ func (f *fleet) noteForgotten(i *instance, r callResult) {
 	f.forgot = append(f.forgot, pastForgotten{i.id, r.node, r.done, i.acked})
 }
 
-// Forgotten are the heartbeats that were answered 404.
+// Forgotten returns the heartbeats answered 404.
 func (l *Load) Forgotten(began time.Time) []trial.Forgotten {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()
@@ -411,15 +412,15 @@ func (l *Load) Forgotten(began time.Time) []trial.Forgotten {
 	return all
 }
 
-// instances are all that there have been.
+// instances returns all instances so far.
 func (f *fleet) instances() []*instance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Concat(f.lasting, f.passing)
 }
 
-// renewOnce renews an instance whose heartbeats have no schedule. The next one is due an interval after this one was,
-// however late this one is.
+// renewOnce renews an instance whose heartbeats have no schedule. The next one is due an interval after this one was
+// due, however late this one is.
 func (f *fleet) renewOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	f.mu.Lock()
 	i.beat = due.Add(f.interval)
@@ -427,7 +428,8 @@ func (f *fleet) renewOnce(ctx context.Context, c *caller, i *instance, due time.
 	return f.renew(ctx, c, i, due)
 }
 
-// markUnregistered notes that an instance is not registered, and reports whether its client is to register it again.
+// markUnregistered records that an instance is not registered, and reports whether its client should register it
+// again.
 func (f *fleet) markUnregistered(i *instance) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -435,8 +437,8 @@ func (f *fleet) markUnregistered(i *instance) bool {
 	return i.mode == living
 }
 
-// registerOnce registers an instance in its next version. After an unknown outcome it is to be repeated: the
-// conflict rule makes nothing of the older version, whenever that arrives.
+// registerOnce registers an instance in its next version. After an unknown outcome it must be repeated: the conflict
+// rule ignores the older version, whenever that arrives.
 func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
 	f.book.Registering(i.id, i.version, time.Now())
@@ -460,7 +462,7 @@ func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due ti
 }
 
 // cancelOnce cancels an instance. NotFound is a certain outcome, too, but does not promise that no node lists the
-// instance: the book learns only that its client has died.
+// instance: the book only learns that its client has died.
 func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
 	i.felt.heartbeats.stop(time.Now())
@@ -483,7 +485,7 @@ func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time
 }
 
 // recordWrite records in the book how a write ended whose begin the book knows. begin and done are the book's methods
-// for writes of this kind. A write that was not found, or whose outcome is unknown, stays open.
+// for this kind of write. A write that was not found, or whose outcome is unknown, stays open.
 func recordWrite(b *truth.Book, id string, version int64, r callResult, begin, done func(id string, version int64, at time.Time)) {
 	if r.doubtful {
 		begin(id, version, r.done) // the earlier try, whose response never arrives
@@ -496,11 +498,11 @@ func recordWrite(b *truth.Book, id string, version int64, r callResult, begin, d
 	}
 }
 
-// heartbeatClients is how many clients of each node send the heartbeats of instances that last. Up to so many instances
-// have a client each.
+// heartbeatClients is how many clients of each node send the heartbeats of lasting instances. Up to this number each
+// instance has its own client.
 const heartbeatClients = 256
 
-// callers is how many clients send heartbeats.
+// callers returns how many clients send heartbeats.
 func (f *fleet) callers() int {
 	most := f.load.Connections
 	if most == 0 {
@@ -509,7 +511,7 @@ func (f *fleet) callers() int {
 	return max(1, min(len(f.lasting), most))
 }
 
-// fleetStreams are the heartbeats of the instances, and the registrations and cancels of those that come and go.
+// fleetStreams returns the heartbeats of the instances, and the registrations and cancels of those that come and go.
 func (l *Load) fleetStreams() []*stream {
 	var streams []*stream
 	if n := len(l.fleet.lasting); n > 0 {
@@ -522,14 +524,13 @@ func (l *Load) fleetStreams() []*stream {
 	return append(streams, &stream{source: churn{l.fleet}, name: "registers", rate: l.Load.Registers})
 }
 
-// heartbeats are those of the lasting instances. Caller c of n renews the instances c, c+n, c+2n …
+// heartbeats are the lasting instances'. Caller c of n renews the instances c, c+n, c+2n …
 type heartbeats struct {
 	fleet *fleet
 	turns []int // by caller: how many instances it has passed in this round
 }
 
-// send renews the caller's next instance. One that is not registered now, or whose client does something else,
-// has missed its turn.
+// send renews the caller's next instance. One that is not registered now, or whose client is busy, misses its turn.
 func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
 	i := h.fleet.lasting[c.turn+h.turns[c.turn]*len(h.turns)]
 	h.turns[c.turn]++
@@ -555,24 +556,24 @@ func (s churn) send(ctx context.Context, c *caller, due time.Time) {
 	f.release(i, f.registerOnce(ctx, c, i, due))
 }
 
-// flapPause is between a cancel and the next registration of an instance that flaps, and the other way round.
+// flapPause is the time between a cancel and the next registration of a flapping instance, and vice versa.
 const flapPause = 500 * time.Millisecond
 
-// Die lets instances, drawn by the seed among the living, stop their heartbeats for ever, and returns how many.
-// which is a number or a share, as in scenario.Fault.
+// Die makes instances, drawn by the seed among the living, stop their heartbeats for ever, and returns how many. which
+// is a number or a share, as in scenario.Fault.
 func (l *Load) Die(which string) (int, error) {
 	struck, err := l.fleet.stop(which, dead)
 	return len(struck), err
 }
 
-// Silence stops everything that instances send; what it returns lets their clients begin anew, with a
-// registration each.
+// Silence stops everything that instances send; the function it returns restarts their clients, with a registration
+// each.
 func (l *Load) Silence(which string) (count int, restart func(), err error) {
 	struck, err := l.fleet.stop(which, silent)
 	return len(struck), func() { l.fleet.restart(struck) }, err
 }
 
-// Flap lets instances cancel and register again, once a second each, until stop is called; they end registered.
+// Flap makes instances cancel and register again, once a second each, until stop is called; they end registered.
 func (l *Load) Flap(which string) (count int, stop func(), err error) {
 	struck, err := l.fleet.flap(which)
 	return len(struck), func() { l.fleet.calm(struck) }, err
@@ -594,7 +595,7 @@ func (f *fleet) stop(which string, how mode) ([]*instance, error) {
 	return struck, err
 }
 
-// restart lets the clients of silent instances begin anew.
+// restart restarts the clients of silent instances.
 func (f *fleet) restart(struck []*instance) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -621,7 +622,8 @@ func (f *fleet) flap(which string) ([]*instance, error) {
 	return struck, err
 }
 
-// calm lets flapping instances stay registered: their next plan cancels nothing. A cancel that has begun is completed first.
+// calm makes flapping instances stay registered: their next plan cancels nothing. A cancel that has begun is completed
+// first.
 func (f *fleet) calm(struck []*instance) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -632,7 +634,7 @@ func (f *fleet) calm(struck []*instance) {
 	}
 }
 
-// draw draws instances among the living that last. The fleet is locked.
+// draw draws lasting instances among the living. The fleet is locked.
 func (f *fleet) draw(which string) ([]*instance, error) {
 	alive := slices.DeleteFunc(slices.Clone(f.lasting), func(i *instance) bool { return i.mode != living })
 	n, err := scenario.Share(which, len(alive))

@@ -23,18 +23,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// fakeCluster is servers that share one registry: per id the registered version, by the rule that the newer one
-// stays.
+// fakeCluster is a set of servers that share one registry: per id the registered version, where the newer one stays.
 type fakeCluster struct {
 	nodes []*httptest.Server
 
 	mu       sync.Mutex
 	versions map[string]int64
 	seen     []seen
-	verdict  func(seen) int // status of a request that is not done; 0: it is done. nil: all are
+	verdict  func(seen) int // status of a request that fails; 0 if it succeeds. If nil, all succeed
 }
 
-// seen is a request that came.
+// seen is a received request.
 type seen struct {
 	node    int
 	method  string
@@ -124,7 +123,7 @@ func (c *fakeCluster) remove(id string) {
 	delete(c.versions, id)
 }
 
-// version is the registered version of an instance; 0: it is not registered.
+// version returns the registered version of an instance, or 0 if it is not registered.
 func (c *fakeCluster) version(id string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +136,7 @@ func (c *fakeCluster) registered() int {
 	return len(c.versions)
 }
 
-// requests are those that came with a method, about an id ("": any).
+// requests returns those with a method, about an id (any if empty).
 func (c *fakeCluster) requests(method, id string) []seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +149,7 @@ func (c *fakeCluster) requests(method, id string) []seen {
 	return all
 }
 
-// newTestLoad lays out a load on a cluster, with a book and a history. Its instances' heartbeats and leases take
+// newTestLoad prepares a load on a cluster, with a book and a history. Its instances' heartbeats and leases take
 // longer than a test.
 func newTestLoad(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	t.Helper()
@@ -170,7 +169,7 @@ func registered(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	return l
 }
 
-// tended lets the clients of a fleet do what they plan until the test ends.
+// tended lets the clients of a fleet follow their plans until the test ends.
 func tended(t *testing.T, f *fleet) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var tending sync.WaitGroup
@@ -300,7 +299,7 @@ func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	}
 	for o, method := range map[trial.Operation]string{trial.Register: http.MethodPost, trial.Heartbeat: http.MethodPut, trial.Cancel: http.MethodDelete} {
 		want := len(c.requests(method, ""))
-		// A call is recorded after its response, which the server has given before.
+		// A call is recorded after its response, which the server has sent before.
 		eventually(t, "every "+string(o)+" is recorded", func() bool { return l.Snapshot()[o].Outcomes[trial.Done] == int64(want) })
 	}
 }
@@ -318,7 +317,7 @@ func TestRegisterRenewsInstancesUntilAllAreListed(t *testing.T) {
 	expect.That(t, err != nil && err.Error() == "are not listed", "it registers with %v", err)
 }
 
-// The expected state must not change any more while the nodes are asked for theirs.
+// The expected state must no longer change while the nodes are asked for theirs.
 func TestChurnCancelsNoInstanceAfterTheEndOfTheLoad(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 100})

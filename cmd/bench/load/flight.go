@@ -8,20 +8,20 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// flight is which writes of watched keys are on their way to which node. Safe for concurrent use.
+// flight tracks how many writes of watched keys are on their way to each node. Safe for concurrent use.
 type flight struct {
 	mu     sync.Mutex
 	counts []int      // by node
-	aimed  []chan int // by node: gets the count when the next write begins; nil: nobody waits
+	aimed  []chan int // by node: gets the count when the next write begins; nil if nobody waits
 }
 
-// begin says that a write goes to a node. It has landed when what begin returns is called.
+// begin records that a write goes to a node. The function it returns records its landing.
 func (f *flight) begin(node int) (landed func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts[node]++
 	if f.aimed[node] != nil {
-		f.aimed[node] <- f.counts[node] // it has room
+		f.aimed[node] <- f.counts[node] // never blocks: it has room
 		f.aimed[node] = nil
 	}
 	return func() {
@@ -31,8 +31,8 @@ func (f *flight) begin(node int) (landed func()) {
 	}
 }
 
-// AwaitWrite waits until a write of a watched key goes to a node, and returns how many are on their way to it then; 0: ctx
-// ended before.
+// AwaitWrite waits until a write of a watched key goes to a node, and returns how many are on their way to it then, or
+// 0 if ctx ended first.
 func (l *Load) AwaitWrite(ctx context.Context, node int) int {
 	begun := make(chan int, 1)
 	l.flight.mu.Lock()
@@ -46,7 +46,7 @@ func (l *Load) AwaitWrite(ctx context.Context, node int) int {
 	}
 }
 
-// pace is whether idle clients begin their calls when these are due. Safe for concurrent use.
+// pace records whether idle clients begin their calls when these are due. Safe for concurrent use.
 type pace struct {
 	mu        sync.Mutex
 	due, late int
@@ -63,8 +63,8 @@ func (p *pace) add(lateness time.Duration) {
 	p.worst = max(p.worst, lateness)
 }
 
-// Pace says how many calls have been due since it was last called, how many of them began late though their client was
-// idle, and how late at worst.
+// Pace returns how many calls have been due since it was last called, how many of them began late although their
+// client was idle, and the worst delay.
 func (l *Load) Pace() (due, late int, worst time.Duration) {
 	l.pace.mu.Lock()
 	defer l.pace.mu.Unlock()

@@ -16,7 +16,7 @@ type History struct {
 	calls []pastCall
 }
 
-// pastCall is a call that has ended, or whose response will not be awaited any longer.
+// pastCall is a call that has ended, or whose response is no longer awaited.
 type pastCall struct {
 	key              string
 	version          int64
@@ -26,7 +26,7 @@ type pastCall struct {
 	called, returned time.Time
 }
 
-// add keeps a call. Without a history there is nothing to do.
+// add keeps a call. Without a history it does nothing.
 func (h *History) add(c pastCall) {
 	if h == nil {
 		return
@@ -36,8 +36,8 @@ func (h *History) add(c pastCall) {
 	h.calls = append(h.calls, c)
 }
 
-// Calls are the calls in the order of their times, relative to began. Calls without a response return at the
-// end of time (math.MaxInt64) if their outcome is trial.Unknown.
+// Calls returns the calls in the order of their times, relative to began. Calls without a response return at the end
+// of time (math.MaxInt64) if their outcome is trial.Unknown.
 func (h *History) Calls(began time.Time) []trial.Call {
 	h.mu.Lock()
 	past := slices.Clone(h.calls)

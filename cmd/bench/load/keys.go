@@ -29,9 +29,9 @@ type watchedKeys struct {
 // watchedKey is one of them.
 type watchedKey struct {
 	described
-	version atomic.Int64 // the newest that was drawn
+	version atomic.Int64 // the newest drawn one
 	writers []*writer    // one, or at least one for each node
-	readers []*caller    // where writes come in bursts: one for each node
+	readers []*caller    // for writes in bursts: one for each node
 }
 
 // Watched keys are never renewed: their leases, in seconds, outlast any trial.
@@ -40,8 +40,8 @@ const (
 	keyDuration = 3600
 )
 
-// newKeys lays the watched keys of a load out: those with one writer each, their homes the nodes in turn, and
-// those with a writer at every node.
+// newKeys creates the watched keys of a load: those with one writer each, their homes the nodes in turn, and those
+// with a writer at every node.
 func newKeys(l *Load) *watchedKeys {
 	k := &watchedKeys{load: l, book: bookOf(l), dice: rand.New(rand.NewPCG(l.Seed, diceKeys))}
 	for range l.Nodes {
@@ -83,7 +83,7 @@ func (k *watchedKeys) add(id string, own bool, homes ...int) {
 	}
 }
 
-// close gives the writers' connections back.
+// close closes the writers' connections.
 func (k *watchedKeys) close() {
 	for _, key := range k.keys {
 		for _, w := range key.writers {
@@ -97,7 +97,7 @@ func (k *watchedKeys) close() {
 	}
 }
 
-// Keys are the ids of the watched keys, all of them in one application.
+// Keys returns the ids of the watched keys, all of them in one application.
 func (l *Load) Keys() (app string, ids []string) {
 	for _, key := range l.keys.keys {
 		ids = append(ids, key.id)
@@ -123,7 +123,7 @@ func (k *watchedKeys) draw(n int) int {
 	return k.dice.IntN(n)
 }
 
-// keyStreams are the writes and reads of the watched keys.
+// keyStreams returns the writes and reads of the watched keys.
 func (l *Load) keyStreams() []*stream {
 	if len(l.keys.keys) == 0 {
 		return nil
@@ -138,7 +138,8 @@ func (l *Load) keyStreams() []*stream {
 // bursts reports whether all writers of a key write at the same moment.
 func (k *watchedKeys) bursts() bool { return k.load.Load.KeyWriters > 0 }
 
-// keyBursts lets all writers of a key write at the same moment, and a client of each node read it. The keys have turns.
+// keyBursts makes all writers of a key write at the same moment, and a client of each node read it. The keys take
+// turns.
 type keyBursts struct{ keys *watchedKeys }
 
 func (s keyBursts) send(ctx context.Context, c *caller, due time.Time) {
@@ -153,7 +154,7 @@ func (s keyBursts) send(ctx context.Context, c *caller, due time.Time) {
 	calls.Wait()
 }
 
-// keyWrites writes the watched keys, each time by a writer whose home is the caller's.
+// keyWrites writes the watched keys, each time by a writer with the caller's home.
 type keyWrites struct{ keys *watchedKeys }
 
 func (s keyWrites) send(ctx context.Context, c *caller, due time.Time) {
@@ -179,7 +180,7 @@ func (k *watchedKeys) look(ctx context.Context, c *caller, key *watchedKey, due 
 	if r.outcome == trial.Done {
 		var ok bool
 		if past.version, ok = seenVersion(r.body); !ok {
-			r.outcome = trial.Refused // whatever it is, it is not the instance
+			r.outcome = trial.Refused // whatever the body is, it is not the instance
 		}
 	}
 	past.outcome = r.outcome
@@ -187,14 +188,15 @@ func (k *watchedKeys) look(ctx context.Context, c *caller, key *watchedKey, due 
 	k.load.record(trial.ProbeRead, c.home, due, r, nil)
 }
 
-// writer is a client that writes one watched key, one call after the other. Only the goroutine that reserved it uses it.
+// writer is a client that writes one watched key, one call after the other. Only the goroutine that reserved it uses
+// it.
 type writer struct {
 	keys      *watchedKeys
 	key       *watchedKey
 	home      int
-	exclusive bool      // an own key: no other client writes it
-	callers   []*caller // by the node that they call
-	removed   bool      // its last write was a cancel, or nothing
+	exclusive bool      // an own key, which no other client writes
+	callers   []*caller // by target node
+	removed   bool      // its last write was a cancel, or it has written nothing
 }
 
 // first registers the key, again and again until a registration is acknowledged.
@@ -215,7 +217,7 @@ func (w *writer) first(ctx context.Context) error {
 // afterCancel is how many registrations of an own key follow a cancel, on average, before the next one.
 const afterCancel = 4
 
-// next makes the writer's next write. Of an own key every fifth or so is a cancel.
+// next makes the writer's next write. About every fifth write of an own key is a cancel.
 func (w *writer) next(ctx context.Context, due time.Time) {
 	if w.exclusive && !w.removed && w.keys.draw(afterCancel) == 0 {
 		w.cancel(ctx, due)
@@ -246,7 +248,7 @@ func (w *writer) cancel(ctx context.Context, due time.Time) {
 func mayHaveHappened(r callResult) bool { return r.outcome.Answered() || r.outcome == trial.Unknown }
 
 // write sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can reach while
-// no node takes the request. Each of these calls is part of the history.
+// no node accepts the request. Each of these calls is part of the history.
 func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (r callResult) {
 	for _, node := range w.nodes() {
 		called := time.Now()
@@ -264,7 +266,7 @@ func (w *writer) write(ctx context.Context, request []byte, action trial.Action,
 	return r
 }
 
-// nodes are those that the writer may call, in this order.
+// nodes returns the nodes that the writer may call, in order.
 func (w *writer) nodes() []int {
 	if !w.exclusive {
 		return []int{w.home}
@@ -292,7 +294,7 @@ func (p *writerPool) open() {
 }
 
 // reserve reserves one of the idle writers, drawn by draw. If none is idle it waits: the write that is due is sent
-// late, as by any client that still waits for a response. The result is nil if the pool has no writers at all, or ctx
+// late, as by any client that still waits for a response. It returns nil if the pool has no writers at all, or ctx
 // ends.
 func (p *writerPool) reserve(ctx context.Context, draw func(n int) int) *writer {
 	if cap(p.idle) == 0 {
@@ -320,7 +322,7 @@ func (p *writerPool) release(w *writer) {
 	p.idle <- struct{}{}
 }
 
-// fetchStreams are the fetches of the whole registry and of the delta.
+// fetchStreams returns the fetches of the whole registry and of the delta.
 func (l *Load) fetchStreams() []*stream {
 	return []*stream{
 		{source: l.fetches(trial.Fetch, registryPath, l.Load.Fetches), name: "fetches", rate: l.Load.Fetches},
@@ -343,7 +345,7 @@ type polling struct {
 	felts []felt
 }
 
-// next is the client whose turn it is.
+// next returns the client whose turn it is.
 func (p *polling) next() *felt { return &p.felts[int(p.turn.Add(1)-1)%len(p.felts)] }
 
 func (l *Load) fetches(what trial.Operation, path string, rate float64) *fetches {

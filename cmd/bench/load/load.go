@@ -37,22 +37,21 @@ type Config struct {
 	Nodes  []string      // HTTP addresses, host:port
 	Load   scenario.Load // rates and instances
 	Seed   uint64
-	Prefix string // of the applications' names, so that loads do not meet; "": LOAD
-	PerApp int    // instances of each application; 0: ten, or a hundred where there are more than a thousand in all
-	// Connections is how many clients share the open loop's calls of each operation, spread over the nodes; 0:
-	// enough for the rates (of each node as many as calls come due within Timeout, between 8 and 256; of
-	// heartbeats one for each instance, up to 256). Of a closed loop it is how many clients there are in all;
-	// 0: 8 of each node.
+	Prefix string // of the applications' names, so that loads do not collide; empty means LOAD
+	PerApp int    // instances per application; 0 means ten, or a hundred with more than a thousand in total
+	// Connections is how many clients share the open loop's calls of each operation, spread over the nodes; 0 means
+	// enough for the rates (for each node as many as calls come due within Timeout, between 8 and 256; for heartbeats
+	// one per instance, up to 256). For a closed loop it is the total number of clients; 0 means 8 per node.
 	Connections int
-	// Closed makes each client send its next call when the last one was answered, as fast as it can, instead of
-	// by the rates; the rates then say only which operations there are, and in which proportion.
+	// Closed makes each client send its next call when the last one was answered, as fast as it can, instead of by the
+	// rates; the rates then only say which operations there are, and in which proportion.
 	Closed  bool
-	Timeout time.Duration // after which a try is given up; 0: 2 s
-	Reach   *Reach        // which nodes the clients can reach; nil: all
-	Book    *truth.Book   // records what is certain; nil: not recorded
-	History *History      // of the watched keys; nil: it is not kept
+	Timeout time.Duration // after which a try is abandoned; 0 means 2 s
+	Reach   *Reach        // which nodes the clients can reach; nil means all
+	Book    *truth.Book   // records what is certain; may be nil
+	History *History      // of the watched keys; nil if it is not kept
 	// AwaitListed waits, at the end of Register, until the nodes list what was registered. Instances send heartbeats
-	// meanwhile. nil: Register does not wait.
+	// meanwhile. If nil, Register does not wait.
 	AwaitListed func(context.Context) error
 }
 
@@ -68,7 +67,7 @@ type Load struct {
 
 	mu         sync.Mutex
 	started    bool               // Run or Stop was called
-	stop       context.CancelFunc // nil: there is nothing to stop
+	stop       context.CancelFunc // nil if there is nothing to stop
 	background sync.WaitGroup     // what Stop waits for
 
 	watched  watchCounts // by the watchers
@@ -86,11 +85,11 @@ type described struct {
 	interval, duration int // of its lease, in seconds
 }
 
-// DirtyBase is the lastDirtyTimestamp of version 0, in ms since the epoch. That of a version is as many ms
-// later, so that the registry's conflict rule orders versions.
+// DirtyBase is the lastDirtyTimestamp of version 0, in ms since the epoch. Version n adds n ms, so that the registry's
+// conflict rule orders versions.
 const DirtyBase = 1767225599000
 
-// appPath is the path of an application, of which all instances' paths are below.
+// appPath returns the path of an application; all its instances' paths are below it.
 func (d described) appPath() string { return registryPath + "/" + d.app }
 
 // registryPath is where every system has its registry.
@@ -98,17 +97,17 @@ const registryPath = "/eureka/apps"
 
 func (d described) path() string { return d.appPath() + "/" + d.id }
 
-// Registration is what registers an instance, as its client sends it first: number is that of its address, the times of
-// its lease are in seconds.
+// Registration returns the request that registers an instance, as its client first sends it: number is that of its
+// address, the lease times are in seconds.
 func Registration(app, id string, number, interval, duration int) []byte {
 	return described{app, id, number, interval, duration}.registration(0)
 }
 
-// Renewal is a heartbeat of an instance that was registered so.
+// Renewal returns a heartbeat of an instance registered that way.
 func Renewal(app, id string) []byte { return described{app: app, id: id}.renewal(0) }
 
-// registration registers the instance in a version. The commit's hash varies, so that compression finds no
-// more in it than in real instances.
+// registration registers the instance in a version. The commit's hash varies, so that compression gains no more than
+// with real instances.
 func (d described) registration(version int64) []byte {
 	host, _, _ := strings.Cut(d.id, ":")
 	random := rand.New(rand.NewPCG(1, uint64(d.number)))
@@ -127,21 +126,21 @@ func (d described) registration(version int64) []byte {
 	return append(head, body...)
 }
 
-// renewal is the heartbeat that a Java client sends.
+// renewal returns the heartbeat that a Java client sends.
 func (d described) renewal(version int64) []byte {
 	return bodyless("PUT", fmt.Sprintf("%s?status=UP&lastDirtyTimestamp=%d", d.path(), DirtyBase+version))
 }
 
 func (d described) cancel() []byte { return bodyless("DELETE", d.path()) }
 
-// lookup reads the instance as an unmodified client does it.
+// lookup reads the instance as an unmodified client does.
 func (d described) lookup() []byte { return bodyless("GET", d.path()) }
 
 func bodyless(method, target string) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", method, target)
 }
 
-// seenVersion finds the version in an instance's JSON document: the value of "n" in its metadata. The search is by hand,
+// seenVersion finds the version in an instance's JSON document: the value of "n" in its metadata. It searches by hand,
 // because decoding documents would cost more than the servers need to write them.
 func seenVersion(document []byte) (version int64, ok bool) {
 	_, rest, ok := bytes.Cut(document, []byte(`"metadata"`))
@@ -158,6 +157,6 @@ func seenVersion(document []byte) (version int64, ok bool) {
 }
 
 const (
-	cancelRounds = 10                     // of cancels of watched keys that came back
+	cancelRounds = 10                     // of cancels of watched keys that reappeared
 	cancelPause  = 200 * time.Millisecond // between them
 )

@@ -28,7 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// A server that closes a connection on what it has not read waits for half a second before, by itself.
+// A server that closes a connection with unread bytes waits for half a second first.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
@@ -153,7 +153,7 @@ func TestWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 	}
 }
 
-// watchedNode is a node that streams one change per watch, breaks the first streams off, and keeps the others.
+// watchedNode is a node that streams one change per watch, breaks off the first streams, and keeps the others.
 type watchedNode struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -188,7 +188,7 @@ func (n *watchedNode) queries() []string {
 	return append([]string(nil), n.asked...)
 }
 
-// watching runs a load's watchers until the test ends, and waits until what they saw is as wanted.
+// watching runs a load's watchers until the test ends, and waits until they have seen what is wanted.
 func watching(t *testing.T, nodes []string, count int, what string, wanted func(Watched) bool) Watched {
 	t.Helper()
 	l := &Load{Config: Config{Nodes: nodes, Load: scenario.Load{Watchers: count}, Reach: new(Reach), Timeout: 10 * time.Second}}
@@ -240,7 +240,7 @@ func sendKeys(t *testing.T, l *Load, name string, calls int) {
 	}
 }
 
-// callsOn are the calls of the history on a key ("": all) that did something.
+// callsOn returns the history's effective calls on a key (all keys if empty).
 func callsOn(l *Load, key string, actions ...trial.Action) []trial.Call {
 	return slices.DeleteFunc(l.History.Calls(time.Now()), func(c trial.Call) bool {
 		return key != "" && c.Key != key || !slices.Contains(actions, c.Action)
@@ -331,7 +331,7 @@ func TestKeyWriterCallsAnotherNodeOnlyForAnOwnKey(t *testing.T) {
 	l := registered(t, c, scenario.Load{OwnKeys: 1, SharedKeys: 1})
 	c.nodes[0].Close()
 	for _, w := range []*writer{l.keys.keys[0].writers[0], l.keys.keys[1].writers[0]} {
-		w.callers[0].hangUp(0) // what is sent on a connection that was just closed has an unknown outcome
+		w.callers[0].hangUp(0) // what is sent on a just closed connection has an unknown outcome
 		w.register(t.Context(), time.Now())
 	}
 	type try struct {
@@ -352,7 +352,7 @@ func TestKeyWriterCallsAnotherNodeOnlyForAnOwnKey(t *testing.T) {
 	expect.Equal(t, c.version("own-0"), 2, "own-0 is registered in version")
 }
 
-// awaited waits for a write to a node in the background, and is told when the wait has begun.
+// awaited waits for a write to a node in the background, and returns once the wait has begun.
 func awaited(ctx context.Context, t *testing.T, l *Load, node int) <-chan int {
 	t.Helper()
 	found := make(chan int, 1)
@@ -459,8 +459,8 @@ func TestBurstIsAllWritersOfAKeyAtOnceAndALookAtEachNode(t *testing.T) {
 	expect.Equal(t, len(callsOn(l, "shared-0", trial.Write, trial.Look)), 1, "calls on the other key, beside its registration:")
 }
 
-// sealEach registers sealed instances through each of two nodes in turn, so that numbers 0 and 1 are left alone, 2 and 3
-// registered again, 4 and 5 canceled, and so on; and lets the load write them again until the test ends.
+// sealEach registers sealed instances through each of two nodes in turn, so that numbers 0 and 1 are left alone, 2 and
+// 3 registered again, 4 and 5 canceled, and so on; and lets the load write them again until the test ends.
 func sealEach(t *testing.T, l *Load, count int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -487,7 +487,7 @@ func TestSealedInstancesAreWrittenOnceOrTwiceAndNeverAgain(t *testing.T) {
 	app, all := l.Sealed(began)
 	need.That(t, app == "TEST-SEALED" && len(all) == 8, "%d sealed instances of %s, want 8 of TEST-SEALED", len(all), app)
 	for n, want := range []struct {
-		version int64 // 0: it is not registered
+		version int64 // 0 if it is not registered
 		second  string
 	}{{1, ""}, {1, ""}, {2, http.MethodPost}, {2, http.MethodPost}, {0, http.MethodDelete}, {0, http.MethodDelete}, {1, ""}, {1, ""}} {
 		s := all[n]

@@ -13,12 +13,12 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// LongestLatency is the histograms' end, in µs; longer latencies are counted there.
+// LongestLatency is the upper end of the histograms, in µs; longer latencies are counted there.
 const LongestLatency = int64(time.Minute / time.Microsecond)
 
 // recorder counts calls. Safe for concurrent use.
 type recorder struct {
-	window   atomic.Pointer[window] // nil: not yet
+	window   atomic.Pointer[window] // nil before Run
 	renewals atomic.Int64
 	ledgers  [][]ledger // by operation, in the order of trial.Operations, and home node
 }
@@ -34,8 +34,8 @@ func newRecorder(nodes int) *recorder {
 	return r
 }
 
-// record counts one ended call of a client of home that was due at due, and what the client felt (nil: nothing is kept of
-// it). Of calls that were due before Run's begin only Renewals counts.
+// record counts one ended call of a client of home that was due at due, and what the client felt (nil: nothing is
+// kept). Of calls that were due before Run's start only Renewals counts.
 func (l *Load) record(o trial.Operation, home int, due time.Time, result callResult, client *felt) {
 	r := l.recorder
 	if o == trial.Heartbeat && result.outcome == trial.Done {
@@ -54,8 +54,8 @@ func (l *Load) record(o trial.Operation, home int, due time.Time, result callRes
 type ledger struct {
 	mu       sync.Mutex
 	outcomes map[trial.Outcome]int64
-	latency  *hdrhistogram.Histogram // nil: nothing was answered
-	bins     []trial.Bin             // by their numbers; empty ones too
+	latency  *hdrhistogram.Histogram // nil if nothing was answered
+	bins     []trial.Bin             // by number; includes empty ones
 }
 
 func (l *ledger) add(at trial.Micros, o trial.Outcome, latency int64) {
@@ -74,10 +74,10 @@ func (l *ledger) add(at trial.Micros, o trial.Outcome, latency int64) {
 	if l.latency == nil {
 		l.latency = NewLatency()
 	}
-	_ = l.latency.RecordValue(latency) // in range: no error
+	_ = l.latency.RecordValue(latency) // cannot fail: in range
 }
 
-// NewLatency is an empty histogram of latencies in µs.
+// NewLatency returns an empty histogram of latencies in µs.
 func NewLatency() *hdrhistogram.Histogram { return hdrhistogram.New(1, LongestLatency, 3) }
 
 func (l *ledger) bin(number int) *trial.Bin {
@@ -90,8 +90,8 @@ func (l *ledger) bin(number int) *trial.Bin {
 // bucketBits is how many leading bits of a value an HdrHistogram of two digits keeps.
 const bucketBits = 8
 
-// lowestOfBucket is the lowest value that an HdrHistogram of two digits does not tell from v. By hand, because a
-// histogram for each bin would take 20 KB.
+// lowestOfBucket returns the lowest value that an HdrHistogram of two digits does not distinguish from v. It is
+// computed by hand, because a histogram for each bin would take 20 KB.
 func lowestOfBucket(v int64) int64 {
 	lost := max(0, bits.Len64(uint64(v))-bucketBits)
 	return v >> lost << lost
@@ -107,7 +107,7 @@ func addLatency(pairs []int64, v int64) []int64 {
 	return slices.Insert(pairs, i, v, 1)
 }
 
-// Renewals counts the heartbeats that were acknowledged until now.
+// Renewals returns the number of acknowledged heartbeats so far.
 func (l *Load) Renewals() int64 { return l.recorder.renewals.Load() }
 
 // Totals sums up the calls of one operation.
@@ -116,8 +116,8 @@ type Totals struct {
 	Latency  *hdrhistogram.Histogram // µs, of the answered calls, from when they were due
 }
 
-// Snapshot is what has happened until now, for progress lines and tables, over all nodes. Operations without a
-// call are left out.
+// Snapshot returns the totals so far, for progress lines and tables, over all nodes. It leaves out operations without
+// a call.
 func (l *Load) Snapshot() map[trial.Operation]Totals {
 	all := make(map[trial.Operation]Totals)
 	for i, o := range trial.Operations {
@@ -143,7 +143,7 @@ func (l *ledger) addTo(t Totals) {
 	}
 }
 
-// Series is the record of everything sent since began, once Run has returned.
+// Series returns the record of everything sent since began, once Run has returned.
 func (l *Load) Series() []trial.Series {
 	var all []trial.Series
 	for i, o := range trial.Operations {
@@ -156,7 +156,7 @@ func (l *Load) Series() []trial.Series {
 	return all
 }
 
-// filled are copies of the bins that are not empty.
+// filled returns copies of the bins that are not empty.
 func (l *ledger) filled() (bins []trial.Bin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

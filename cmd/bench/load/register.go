@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// Register registers all instances (Load.Instances) and the watched keys, as fast as the cluster takes them,
-// and returns when all were acknowledged and Config.AwaitListed has returned.
+// Register registers all instances (Load.Instances) and the watched keys, as fast as the cluster accepts them, and
+// returns when all were acknowledged and Config.AwaitListed has returned.
 func (l *Load) Register(ctx context.Context) error {
 	return l.fleet.register(ctx, func() error {
 		if err := l.keys.register(ctx); err != nil || l.AwaitListed == nil {
@@ -21,8 +21,8 @@ func (l *Load) Register(ctx context.Context) error {
 	})
 }
 
-// CancelAll cancels what the load has registered and not canceled yet: instances and watched keys. Call it after
-// Stop. The error says how many may still be registered, until their leases end.
+// CancelAll cancels what the load has registered and not canceled yet: instances and watched keys. Call it after Stop.
+// The error says how many may still be registered, until their leases end.
 func (l *Load) CancelAll(ctx context.Context) error {
 	all := l.registered()
 	_, failed := l.cancel(ctx, all, false)
@@ -33,8 +33,8 @@ func (l *Load) CancelAll(ctx context.Context) error {
 	return nil
 }
 
-// cancelKeys cancels the watched keys at every node until none of them knows one: without consensus, a write that
-// another node has just received may arrive after the cancel, and is newer than what was canceled.
+// cancelKeys cancels the watched keys at every node until no node knows one: without consensus, a write that another
+// node has just received may arrive after the cancel, and is newer than what was canceled.
 func (l *Load) cancelKeys(ctx context.Context) {
 	var all []cancelable
 	for _, key := range l.keys.keys {
@@ -55,8 +55,8 @@ type cancelable struct {
 	home int
 }
 
-// registered are the instances that are, or may be, registered. Those that come and go are planned to leave
-// as long as they have not.
+// registered returns the instances that are, or may be, registered. Those that come and go have a planned departure
+// until they have left.
 func (l *Load) registered() []cancelable {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *Load) cancel(ctx context.Context, all []cancelable, pinned bool) (done,
 	return left.Load(), lost.Load()
 }
 
-// idleCallers are clients of each home that have nothing to do. hangUp ends them when all are idle again.
+// idleCallers returns idle clients of each home. hangUp ends them when all are idle again.
 func (l *Load) idleCallers() (idle []chan *caller, hangUp func()) {
 	for range l.Nodes {
 		idle = append(idle, make(chan *caller, errandClients))

@@ -48,7 +48,7 @@ func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) e
 	return ctx.Err()
 }
 
-// Stop ends the heartbeats, and returns when nothing is under way any more.
+// Stop ends the heartbeats, and returns when nothing is under way.
 func (l *Load) Stop() {
 	l.mu.Lock()
 	l.started = true
@@ -73,14 +73,14 @@ func (l *Load) start(stop context.CancelFunc) bool {
 	return true
 }
 
-// SetRates replaces rates, by their names in scenario.Load ("fetches"), from now on; nil brings the load's own
-// back. Names of no rate are passed over.
+// SetRates replaces rates, by their names in scenario.Load ("fetches"), from now on; nil restores the load's own.
+// Unknown names are ignored.
 func (l *Load) SetRates(rates map[string]float64) {
 	rates = maps.Clone(rates)
 	l.rates.Store(&rates)
 }
 
-// rate is the rate of a stream that holds now.
+// rate returns the current rate of a stream.
 func (l *Load) rate(s *stream) float64 {
 	if rates := l.rates.Load(); rates != nil && s.name != "" {
 		if rate, given := (*rates)[s.name]; given {
@@ -100,15 +100,15 @@ type running struct {
 	due        sync.WaitGroup  // these calls, until they have ended
 }
 
-// open lets the callers send by the schedule. It returns when what was due before the end has ended; lasting
-// streams go on.
+// open lets the callers send by the schedule. It returns when what was due before the end has ended; lasting streams
+// go on.
 func (r *running) open() {
 	ended := make(chan struct{})
 	p := &pacer{
 		streams: r.streams, rate: r.load.rate, hand: r.hand,
 		begin: r.begin, end: r.end, onEnd: func() { close(ended) },
 	}
-	if r.load.Closed { // what does not last is over
+	if r.load.Closed { // everything else is over
 		p.begin, p.streams = r.end, slices.DeleteFunc(r.streams, func(s *stream) bool { return !s.lasting })
 	}
 	for _, s := range p.streams {
@@ -138,11 +138,11 @@ func (r *running) hand(s *stream, due time.Time) {
 	s.hand(due)
 }
 
-// serve makes the calls of one caller. They are made even when their context has ended: nothing is sent then, but they
-// are recorded.
+// serve makes the calls of one caller, even when their context has ended: nothing is sent then, but they are recorded.
 func (r *running) serve(s *stream, c *caller, q *queue) {
 	defer c.close()
-	var idle time.Time // since when the caller has had nothing to do: a call that waited for it is not late by the machine's fault
+	// since when the caller has had nothing to do: a call that waited for it is not late because of the machine
+	var idle time.Time
 	for {
 		due, ok := q.pop()
 		if !ok {
@@ -163,29 +163,29 @@ func (r *running) serve(s *stream, c *caller, q *queue) {
 // source makes the calls of one operation.
 type source interface {
 	// send makes the call that was due for the caller at due, if there is anything to do, by c.call, and records its
-	// result by Load.record. It is called by one goroutine for each caller.
+	// result by Load.record. Each caller has its own goroutine that calls it.
 	send(ctx context.Context, c *caller, due time.Time)
 }
 
 // stream is a source and how often it is due. Due times go to its callers' homes in turn.
 type stream struct {
 	source
-	name   string  // of its rate in scenario.Load, for SetRates; "": its rate never changes
+	name   string  // of its rate in scenario.Load, for SetRates; empty if its rate never changes
 	rate   float64 // per second
-	calls  int     // that a time stands for which is due; 0: one
-	fixed  int     // how many callers it has; 0: as many as Config.Connections says
+	calls  int     // per due time; 0 means one
+	fixed  int     // how many callers it has; 0 means as many as Config.Connections says
 	bodies bool    // its source looks at the bodies of responses
 	// lasting streams go on after Run's length, until Stop.
 	lasting bool
-	// cycle is the number of due times after which the first caller is due again, whichever caller was due last; 0: any
-	// caller of a home may be due. With a cycle of all instances, caller c of n sends for the instances c, c+n, c+2n …
-	// in this order, and each of them is due at the same distances.
+	// cycle is the number of due times after which the first caller is due again, whichever caller was due last; 0 if
+	// any caller of a home may be due. With a cycle of all instances, caller c of n sends for the instances c, c+n,
+	// c+2n … in this order, and each of them is due at the same distances.
 	cycle int
 
 	callers  []*caller
 	queues   []*queue // caller i pops from queue i modulo their number
 	schedule schedule // the pacer's
-	handed   int      // how many times were handed to the callers
+	handed   int      // number of times handed to the callers
 }
 
 // hand gives a time to the home, or the caller, whose turn it is.
@@ -198,15 +198,15 @@ func (s *stream) hand(due time.Time) {
 	s.handed++
 }
 
-// close lets the callers end when they have sent what was due.
+// close lets the callers end once they have sent what was due.
 func (s *stream) close() {
 	for _, q := range s.queues {
 		q.close()
 	}
 }
 
-// Callers of each node that a stream has which says nothing of them: as many as calls come due within a Timeout.
-// If the node gives no responses, all of these wait at the same time, as independent clients do.
+// Default callers per node of a stream: as many as calls come due within a Timeout. If the node gives no responses,
+// all of these wait at the same time, as independent clients do.
 const (
 	fewestCallers = 8
 	mostCallers   = 256
@@ -215,7 +215,7 @@ const (
 // closedCallers is how many clients of each node a closed loop has, unless Config.Connections says otherwise.
 const closedCallers = 8
 
-// streams are everything that is sent while the load runs, each with its source and its callers.
+// streams returns everything that is sent while the load runs, each with its source and its callers.
 func (l *Load) streams() []*stream {
 	l.fetching = l.fetchStreams()
 	all := slices.Concat(l.fleetStreams(), l.keyStreams(), l.fetching, l.sealStreams())
@@ -232,7 +232,7 @@ func (l *Load) streams() []*stream {
 	return all
 }
 
-// callersOf is how many callers a stream has.
+// callersOf returns how many callers a stream has.
 func (l *Load) callersOf(s *stream) int {
 	nodes := len(l.Nodes)
 	switch {
@@ -247,7 +247,7 @@ func (l *Load) callersOf(s *stream) int {
 	return nodes * min(max(each, fewestCallers), mostCallers)
 }
 
-// queuesOf is how many queues the callers of a stream share: one for each home, so that no call waits while a
+// queuesOf returns how many queues the callers of a stream share: one for each home, so that no call waits while a
 // client of its home is idle; but each caller has its own where it matters whose turn it is.
 func (l *Load) queuesOf(s *stream) int {
 	if s.cycle > 0 {
@@ -256,16 +256,16 @@ func (l *Load) queuesOf(s *stream) int {
 	return min(len(s.callers), len(l.Nodes))
 }
 
-// schedule says when the calls of one stream are due: at even distances, which change with the rate. The part of
-// a distance that has passed when the rate changes counts.
+// schedule says when the calls of one stream are due: at even distances, which change with the rate. The elapsed part
+// of a distance still counts when the rate changes.
 type schedule struct {
-	rate float64   // per second; 0: nothing is due
+	rate float64   // per second; 0 means never
 	from time.Time // when the rate last changed
 	wait float64   // from then to the first time, in distances
 	n    int       // times handed out since then
 }
 
-// next is when the next call is due, if one ever is.
+// next returns when the next call is due, if ever.
 func (s *schedule) next() (due time.Time, ever bool) {
 	if s.rate <= 0 {
 		return time.Time{}, false
@@ -284,27 +284,27 @@ func (s *schedule) change(rate float64, now time.Time) {
 	s.rate, s.from, s.n = rate, now, 0
 }
 
-// longestNap is how late new rates, and the end, may be noticed.
+// longestNap bounds how late new rates, and the end, are noticed.
 const longestNap = 5 * time.Millisecond
 
 // pacer hands out times to the callers of streams, each when it has come.
 type pacer struct {
 	streams []*stream
-	rate    func(*stream) float64          // that holds now
+	rate    func(*stream) float64          // current rate
 	hand    func(s *stream, due time.Time) // gives a time to the stream's callers
 	begin   time.Time
-	end     time.Time // from which on only lasting streams are due
-	onEnd   func()    // called once, when all times before end have been handed out, or no more will be
+	end     time.Time // after which only lasting streams are due
+	onEnd   func()    // called once, when all times before end have been handed out, or no others will be
 }
 
 // run paces until ctx ends.
 func (p *pacer) run(ctx context.Context) {
-	// A thread of its own, asleep in the kernel: the runtime's timers may be a millisecond late, which
-	// is more than a write takes.
+	// A locked thread, asleep in the kernel: the runtime's timers may be a millisecond late, which is more than a
+	// write takes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i, s := range p.streams {
-		// Streams of the same rate must not always meet.
+		// Streams of the same rate must not always coincide.
 		s.schedule = schedule{from: p.begin, wait: float64(i) / float64(len(p.streams))}
 		s.schedule.change(p.rate(s), p.begin)
 	}
@@ -342,13 +342,13 @@ func (p *pacer) handOut(s *stream, now time.Time) (next time.Time, ever bool) {
 	return s.schedule.next()
 }
 
-// queue holds the times at which callers should have sent, oldest first. It has room for any number, so that
-// callers whose node stalls delay no others. Safe for concurrent use.
+// queue holds the times at which callers should have sent, oldest first. Its size is unlimited, so that callers whose
+// node stalls delay no others. Safe for concurrent use.
 type queue struct {
 	mu     sync.Mutex
 	filled sync.Cond
 	due    []time.Time
-	popped int // so many of due have been popped
+	popped int // how many of due have been popped
 	closed bool
 }
 
@@ -376,7 +376,7 @@ func (q *queue) close() {
 	q.filled.Broadcast()
 }
 
-// pop waits for the next time. It reports false at the end.
+// pop waits for the next time, or returns false at the end.
 func (q *queue) pop() (due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -392,12 +392,12 @@ func (q *queue) pop() (due time.Time, ok bool) {
 }
 
 const (
-	idlePause    = time.Millisecond      // of a client of a closed loop that had nothing to send
-	shortestCall = 10 * time.Microsecond // a send that took less made no call: no response comes so soon
+	idlePause    = time.Millisecond      // of a closed loop's client that had nothing to send
+	shortestCall = 10 * time.Microsecond // a shorter send made no call: no response comes so soon
 )
 
-// closed lets clients send one call after the other, as fast as they are answered, until the end. It returns when
-// the last one has ended.
+// closed lets clients send one call after the other, as fast as they are answered, until the end. It returns when the
+// last one has ended.
 func (r *running) closed() {
 	wire.Pause(r.scheduled, time.Until(r.begin))
 	t := newTurns(r.streams, r.load.rate)
@@ -419,7 +419,7 @@ func (r *running) closed() {
 	}
 }
 
-// sendInTurn is one client.
+// sendInTurn runs one client.
 func (r *running) sendInTurn(t *turns) {
 	for now := time.Now(); now.Before(r.end) && r.scheduled.Err() == nil; {
 		if s, c := t.reserve(); s != nil {
@@ -457,7 +457,8 @@ func newTurns(streams []*stream, rate func(*stream) float64) *turns {
 	return t
 }
 
-// reserve reserves the idle caller of the stream that is most behind its share; nil if no stream with a rate has one.
+// reserve reserves the idle caller of the stream that is furthest behind its share, or returns nil if no stream with a
+// rate has one.
 func (t *turns) reserve() (*stream, *caller) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -489,7 +490,7 @@ func (t *turns) release(s *stream, c *caller) {
 	}
 }
 
-// New lays a load out. Nothing is sent yet.
+// New prepares a load. It sends nothing.
 func New(c Config) (*Load, error) {
 	switch {
 	case len(c.Nodes) == 0:

@@ -63,7 +63,7 @@ func TestRunCountsAStallForAllCallsThatWereDueMeanwhile(t *testing.T) {
 			slow += bar.Count
 		}
 	}
-	// Those due in the first half of the stall.
+	// The calls due in the first half of the stall.
 	atLeast := int64(rate * (stall / 2).Seconds() * 0.9)
 	expect.That(t, slow >= atLeast, "%d calls took longer than half of the stall, want at least %d", slow, atLeast)
 	bins := l.Series()[0].Bins
@@ -166,7 +166,7 @@ func TestScheduleCountsWhatHasPassedWhenTheRateChanges(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		changes []float64 // 25 ms apart; the first at the begin
-		want    int       // ms; -1: never
+		want    int       // ms; -1 for never
 	}{
 		{name: "none", changes: []float64{10}, want: 100},
 		{name: "faster", changes: []float64{10, 30}, want: 50},         // a quarter has passed, ¾ of 33 ms are left
@@ -461,7 +461,7 @@ func TestBulkOpenLoopOmitsNothingThatAStallHeldUp(t *testing.T) {
 			got += bar.Count
 		}
 	}
-	// Due in the first half of the stall, and so later than half of it.
+	// Due in the first half of the stall, and so delayed by more than half of it.
 	atLeast := int64(rate * slow.Seconds() * 0.8)
 	expect.That(t, got >= atLeast && r.Right == int(rate), "%d of %d requests were slower than %v, want at least %d of %v", got, r.Right, slow, atLeast, rate)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// sealing registers the sealed instances: each is registered, a while later registered in another version, or canceled, or left
-// alone, and then never renewed nor written again. Their leases outlast any trial.
+// sealing registers the sealed instances: each is registered, a while later registered in another version, or
+// canceled, or left alone, and then never renewed nor written again. Their leases outlast any trial.
 type sealing struct{ fleet *fleet }
 
-// pastSeal is a write of a sealed instance that has ended.
+// pastSeal is a finished write of a sealed instance.
 type pastSeal struct {
 	cancel           bool
 	result           callResult
@@ -50,7 +50,7 @@ func (s sealing) send(ctx context.Context, c *caller, due time.Time) {
 	f.release(i, f.seal(ctx, c, i, i.registration(1), trial.Register, due))
 }
 
-// What becomes of a sealed instance after its registration.
+// What happens to a sealed instance after its registration.
 const (
 	alone = iota
 	again
@@ -58,7 +58,8 @@ const (
 	fates
 )
 
-// fate is what becomes of a sealed instance whose registration was acknowledged; of others nothing does. The fleet is locked.
+// fate returns what happens to a sealed instance whose registration was acknowledged; otherwise nothing does. The
+// fleet is locked.
 func (f *fleet) fate(i *instance) int {
 	if len(i.writes) != 1 || i.writes[0].result.outcome != trial.Done {
 		return alone
@@ -101,7 +102,7 @@ func (f *fleet) drain(ctx context.Context) {
 	}
 }
 
-// Sealed are the sealed instances and their writes, and their application. Call it when Run has returned.
+// Sealed returns the sealed instances and their writes, and their application. Call it when Run has returned.
 func (l *Load) Sealed(began time.Time) (app string, all []trial.Sealed) {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 
 const (
 	watchRetry = 250 * time.Millisecond // between the end of a stream and the next try
-	watchSpan  = time.Second            // within which the streams begin, so that they do not meet in one instant
-	watchQuiet = 45 * time.Second       // thrice a node's time between two signs of life: silence for longer is a break
-	watchFetch = 4 << 10                // bytes of a stream that are taken at once
+	watchSpan  = time.Second            // the streams begin spread over this time, not all at once
+	watchQuiet = 45 * time.Second       // three times a node's interval between signs of life: a longer silence is a break
+	watchFetch = 4 << 10                // bytes of a stream read at once
 )
 
 // Watched counts what came on the watchers' streams.
@@ -28,11 +28,11 @@ type Watched struct {
 	Open   int64 // streams, now
 	Events int64 // changes
 	Resets int64 // times that a node could not tell what had changed since the index that a watcher named
-	Breaks int64 // streams that ended or could not begin; each was tried again
+	Breaks int64 // streams that ended or could not begin; each was retried
 	Bytes  int64 // of the streams
 }
 
-// Watched is what the watchers have seen until now.
+// Watched returns what the watchers have seen so far.
 func (l *Load) Watched() Watched { return l.watched.now() }
 
 // watchCounts counts what watchers see. Safe for concurrent use.
@@ -44,8 +44,8 @@ func (c *watchCounts) now() Watched {
 	}
 }
 
-// watch holds the watchers' streams of changes open until ctx ends, each at its home node, or the next that
-// it can reach while that one does not answer.
+// watch holds the watchers' streams of changes open until ctx ends, each at its home node, or at the next reachable
+// one while that does not answer.
 func (l *Load) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range l.Load.Watchers {
@@ -58,16 +58,16 @@ func (l *Load) watch(ctx context.Context) {
 	all.Wait()
 }
 
-// watcher reads a stream of server-sent events and looks at the ids, from which it goes on after a break. One goroutine
-// uses it.
+// watcher reads a stream of server-sent events and remembers their ids, from which it resumes after a break. One
+// goroutine uses it.
 type watcher struct {
 	load   *Load
 	counts *watchCounts
 	home   int
-	last   []byte // id of the newest event; empty: none came
+	last   []byte // id of the newest event; empty before the first
 }
 
-// run watches until ctx ends: home first, and from there on again after every stream that had begun.
+// run watches until ctx ends: home first, and home again after every stream that had begun.
 func (w *watcher) run(ctx context.Context) {
 	for turn := 0; ; turn++ {
 		nodes := w.load.Reach.From(w.home, len(w.load.Nodes))
@@ -114,8 +114,8 @@ func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
 	return AskForEvents(conn, target)
 }
 
-// AskForEvents asks for a stream of server-sent events over a connection that carries nothing else, and returns the body of
-// the response.
+// AskForEvents asks for a stream of server-sent events over a dedicated connection, and returns the body of the
+// response.
 func AskForEvents(conn net.Conn, target string) (io.Reader, error) {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
 		return nil, err

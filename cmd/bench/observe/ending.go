@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// endLimit is for how long nodes that do not respond, or that differ, are asked again.
-	endLimit   = 5 * time.Second
-	endLimitAP = 75 * time.Second // while nodes without consensus differ: they compare all that they hold every 60 s
+	// how long nodes that do not respond, or that differ, are asked again
+	endLimit = 5 * time.Second
+	// while nodes without consensus differ: they compare everything they hold every 60 s
+	endLimitAP = 75 * time.Second
 	endEvery   = 100 * time.Millisecond
 )
 
@@ -30,14 +31,14 @@ type Held struct {
 	Sealed []string // ids of the sealed instances
 	// SealedApp is their application.
 	SealedApp string
-	Lease     time.Duration // how long after its last sign of life an instance must not be listed any more
+	Lease     time.Duration // how long after its last sign of life an instance must have left the lists
 	Lost      []int         // nodes that are not asked
 }
 
 // End asks every node for its own state (?consistency=stale): the registry's list, by the book, and the versions of
-// the watched keys. It asks again for a while, by column, as long as a node gives no response, lacks something, lists what was
-// canceled, or holds another version than the others; the last responses count. Leases must be renewed meanwhile. The
-// times of Config.Began and the seed do not matter.
+// the watched keys. It asks again for a while, by column, as long as a node gives no response, lacks something, lists
+// what was canceled, or holds another version than the others; the last responses count. Leases must be renewed
+// meanwhile. The times of Config.Began and the seed do not matter.
 //
 // same says that the nodes agreed.
 func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, same bool) {
@@ -62,8 +63,8 @@ func (e *ender) askUntilAgreed(ctx context.Context) ([]trial.Ending, bool) {
 	}
 }
 
-// agreed reports whether all nodes hold the same, and whether that is all that it should be. Dead instances may stay, because
-// of self-preservation.
+// agreed reports whether all nodes hold the same, and whether that is what they should hold. Dead instances may stay,
+// because of self-preservation.
 func agreed(endings []trial.Ending) (same, right bool) {
 	same, right = true, true
 	for _, e := range endings {
@@ -132,7 +133,7 @@ func (e *ender) node(ctx context.Context, node int) trial.Ending {
 	return ending
 }
 
-// versions are the versions of instances of an application that a node holds.
+// versions returns the versions of instances of an application that a node holds.
 func (e *ender) versions(ctx context.Context, a *asker, reader *listReader, app string, ids []string) (truth.Listing, error) {
 	versions := make(truth.Listing)
 	for _, key := range ids {

@@ -13,18 +13,19 @@ import (
 
 // lastList is the newest list of a node.
 type lastList struct {
-	asked time.Time // when it was asked for; zero: there is none
+	asked time.Time // when it was requested; zero before the first
 	trial.List
 }
 
 const (
-	registryPath = "/eureka/apps" // every system has it there
-	// listShare bounds the share of the time that reading a node's lists takes, one in listShare: large registries are
-	// read less often.
+	registryPath = "/eureka/apps" // the same on every system
+	// listShare bounds the share of the time that reading a node's lists takes to one in listShare: large registries
+	// are read less often.
 	listShare = 10
 )
 
-// cachedLook is between two looks at a document that a server makes every 30 s: more would only cost the server.
+// cachedLook is the time between two looks at a document that a server makes every 30 s: looking more often would only
+// burden the server.
 const cachedLook = 500 * time.Millisecond
 
 // listedEvery is the pause before a node that lacks an instance is asked for its list again.
@@ -70,7 +71,7 @@ func (o *Observer) follow(ctx context.Context, node int) {
 	})
 }
 
-// list fetches and judges one list. work is the part of the time that was spent reading, not waiting for the node.
+// list fetches and judges one list. work is the time spent reading, not waiting for the node.
 func (o *Observer) list(ctx context.Context, node int, a *asker, reader *listReader) (list trial.List, work time.Duration) {
 	asked := time.Now()
 	resp, err := a.find(ctx, registryPath)
@@ -102,7 +103,7 @@ const versionKey = "n"
 // listReader reads Eureka's documents for the ids and versions of their instances. One goroutine uses it.
 type listReader struct {
 	listing truth.Listing
-	names   map[string]string // ids that were seen, so that they are allocated once
+	names   map[string]string // ids seen so far, so that each is allocated once
 }
 
 func newListReader() *listReader {
@@ -127,5 +128,5 @@ func (l *listReader) add(id, version []byte) {
 		name = string(id)
 		l.names[name] = name
 	}
-	l.listing[name], _ = strconv.ParseInt(string(version), 10, 64) // not ours: the document has no version
+	l.listing[name], _ = strconv.ParseInt(string(version), 10, 64) // another's instance: the document has no version
 }

@@ -14,17 +14,18 @@ import (
 const (
 	shortestLook = 4 * time.Millisecond
 	// lookShare makes the pause grow with the time that the registration has been looked for: the delay is known to
-	// within this share of itself, and a registration that stays unseen for seconds is not asked for hundreds of times.
+	// within this share of itself, and a registration that stays unseen for seconds is not asked for hundreds of
+	// times.
 	lookShare = 6
-	// lookLoad bounds the share of its time that a lookout spends reading documents: one in lookLoad.
+	// lookLoad bounds the share of its time that a lookout spends reading documents to one in lookLoad.
 	lookLoad = 5
 )
 
 // glance is a way of looking.
 type glance struct {
 	way  trial.Way
-	path func(id string) string // nil: a stream of changes shows it
-	// together: one document shows all registrations that are searched for.
+	path func(id string) string // nil if a stream of changes shows it
+	// together means that one document shows all registrations that are searched for.
 	together bool
 }
 
@@ -46,9 +47,10 @@ type lookout struct {
 	arrived  chan struct{} // has an element if a search was added since the last look
 
 	mu      sync.Mutex
-	streams bool                    // of a watch: its stream has begun once
+	streams bool                    // for a watch: its stream has begun once
 	waiting map[*sighting]time.Time // when the next look is due
-	early   map[*sighting]time.Time // when a stream showed what is not acknowledged yet; zero: it has not
+	// when a stream showed a registration before its acknowledgement; zero if it has not
+	early map[*sighting]time.Time
 }
 
 func newLookout(o *Observer, node int, g glance) *lookout {
@@ -58,7 +60,7 @@ func newLookout(o *Observer, node int, g glance) *lookout {
 	}
 }
 
-// expect lets a stream show a registration before it is acknowledged. One that has not begun never will.
+// expect lets a stream show a registration before it is acknowledged. A stream that has not begun never will.
 func (l *lookout) expect(g *sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +76,7 @@ func (l *lookout) forget(g *sighting) {
 	delete(l.early, g)
 }
 
-// begin begins the search for a registration that was acknowledged just now.
+// begin begins the search for a just acknowledged registration.
 func (l *lookout) begin(g *sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +98,7 @@ func (l *lookout) begin(g *sighting) {
 	}
 }
 
-// end ends a search, if it goes on, and reports whether it did. The lookout is locked.
+// end ends a search that is still going on, and reports whether there was one. The lookout is locked.
 func (l *lookout) end(g *sighting) bool {
 	if _, searched := l.waiting[g]; !searched {
 		return false
@@ -128,14 +130,14 @@ func (l *lookout) record(g *sighting, delay trial.Micros) {
 	})
 }
 
-// begun says that the node's stream of changes has begun.
+// begun records that the node's stream of changes has begun.
 func (l *lookout) begun() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streams = true
 }
 
-// shown says that the node's stream showed a registration.
+// shown records that the node's stream showed a registration.
 func (l *lookout) shown(id string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +153,7 @@ func (l *lookout) shown(id string, at time.Time) {
 	}
 }
 
-// skip says that the node's stream left out what happened until now.
+// skip records that the node's stream left out what happened until now.
 func (l *lookout) skip() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +191,8 @@ func (l *lookout) run(ctx context.Context) {
 	}
 }
 
-// due is what to search for now, or if there is nothing, the pause until then. A document that shows all is asked for all.
+// due returns what to search for now, or the pause until there is something. A document that shows all is asked for
+// all.
 func (l *lookout) due(now time.Time) (due []*sighting, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,8 +212,8 @@ func (l *lookout) due(now time.Time) (due []*sighting, next time.Duration) {
 	return due, next
 }
 
-// ask asks one question, but a lost node none. A registration counts as seen when the response that shows it has come: before
-// that no client knows of it.
+// ask asks one question, except of a lost node. A registration counts as seen when the response that shows it has
+// come: before that no client knows of it.
 func (l *lookout) ask(ctx context.Context, of []*sighting) {
 	lost := l.observer.isDropped(l.node)
 	var resp response

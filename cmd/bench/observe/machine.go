@@ -7,7 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// machine records every second what the machine did. A look that fails is left out, and missed by who judges the trial.
+// machine records every second what the machine did. A failed look is left out, and the judge of the trial will miss
+// it.
 func (o *Observer) machine(ctx context.Context) {
 	if o.config.Machine == nil {
 		return

@@ -18,12 +18,12 @@ import (
 const (
 	// retryEvery is the pause before a node that does not respond is asked again for its stream of changes.
 	retryEvery = 50 * time.Millisecond
-	// streamPatience is longer than a client's longest pause between two tries: after so long a try the client begins
-	// anew with its shortest.
+	// streamPatience is longer than a client's longest pause between two tries: after such a long try the client
+	// begins anew with its shortest.
 	streamPatience = 10 * time.Second
 )
 
-// watch follows a node's stream of changes, and goes on after every interruption.
+// watch follows a node's stream of changes, and resumes after every interruption.
 func (o *Observer) watch(ctx context.Context, node int) {
 	if !o.config.Column.Streams() {
 		return
@@ -38,7 +38,8 @@ func (o *Observer) watch(ctx context.Context, node int) {
 		if o.isDropped(node) {
 			return longPause
 		}
-		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error { // the node ends it, and repeat begins it anew
+		// the node ends it, and repeat begins it anew
+		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error {
 			o.changed(node, e, time.Now())
 			return nil
 		})
@@ -73,12 +74,12 @@ func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
 	}
 }
 
-// insistent sends a request again at once if a node does not respond: package client, which spares the servers, would
+// insistent repeats a request at once if a node does not respond: package client, which spares the servers, would
 // notice a node that is back only after seconds.
 type insistent struct {
 	http.RoundTripper
-	lost func() bool                // the node is asked no more
-	read func(length time.Duration) // is told of each stream, when it has ended, for how long it was read
+	lost func() bool                // the node is no longer asked
+	read func(length time.Duration) // is told, at the end of each stream, how long it was read
 }
 
 var errLost = errors.New("the node is lost")
@@ -106,7 +107,7 @@ func (i insistent) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// stream is the body of a response, of whose end somebody is told.
+// stream is the body of a response, with a callback at its end.
 type stream struct {
 	io.ReadCloser
 	ended func()
@@ -127,10 +128,11 @@ func (s *stream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// leaderEvery is the interval at which a node is asked for its leader.
+// leaderEvery is how often a node is asked for its leader.
 const leaderEvery = 100 * time.Millisecond
 
-// leaders asks a node for its leader, and records every change. A node that does not respond, or is lost, knows no leader.
+// leaders asks a node for its leader, and records every change. A node that does not respond, or is lost, knows no
+// leader.
 func (o *Observer) leaders(ctx context.Context, node int) {
 	if !o.config.Column.Leads() {
 		return
@@ -156,7 +158,7 @@ func (o *Observer) leaders(ctx context.Context, node int) {
 	})
 }
 
-// askStatus asks a node how it is; the zero value: it does not respond.
+// askStatus asks a node for its status, and returns the zero value if it does not respond.
 func (o *Observer) askStatus(ctx context.Context, a *asker) (status client.Status) {
 	resp, err := a.find(ctx, "/v1/rollcall/status")
 	if err != nil || json.Unmarshal(resp.body, &status) != nil {
@@ -165,8 +167,8 @@ func (o *Observer) askStatus(ctx context.Context, a *asker) (status client.Statu
 	return status
 }
 
-// Leader is the leader of the newest term that any of the first nodes knew when it was last asked; -1: none. A former leader
-// that is cut off may still believe that it leads.
+// Leader returns the leader of the newest term that any of the first nodes knew when it was last asked, or -1. A
+// former leader that is cut off may still believe that it leads.
 func (o *Observer) Leader(nodes int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -179,7 +181,7 @@ func (o *Observer) Leader(nodes int) int {
 	return slices.Index(o.config.Names, newest.Leader)
 }
 
-// usage records every second what a node's process has used, with the heartbeats that were answered until then.
+// usage records every second what a node's process has used, with the heartbeats answered until then.
 func (o *Observer) usage(ctx context.Context, node int) {
 	if o.config.Usage == nil {
 		return
@@ -188,7 +190,7 @@ func (o *Observer) usage(ctx context.Context, node int) {
 		at := time.Now()
 		u, err := o.config.Usage(node)
 		if err != nil {
-			return 0 // between two processes of the node there is none
+			return 0 // no process: between two of them
 		}
 		u.At, u.Node, u.Instances = o.at(at), node, o.config.Book.Expected()
 		if o.config.Renewals != nil {

@@ -34,16 +34,18 @@ type Config struct {
 	Names  []string // the nodes' names, as they call each other
 	Column scenario.Column
 	Began  time.Time // of the trial
-	// Quiet is for how long after Began no node is asked for anything: what is measured then is what clients cost. 0: never.
+	// Quiet is how long after Began no node is asked for anything: what is measured then is what clients cost. 0 means
+	// never.
 	Quiet     time.Duration
 	Length    time.Duration // of the load, during which registrations are sighted
 	Book      *truth.Book
-	Sightings float64                             // registrations per second whose way to every node is timed
-	Every     time.Duration                       // between two lists of a node; 0: 100 ms
-	Usage     func(node int) (trial.Usage, error) // CPU, memory, disk and bytes of a node's process, now; asked once a second; nil: never
-	Renewals  func() int64                        // heartbeats answered so far; nil: not counted
-	Machine   func() (trial.Health, error)        // a look at the machine; once a second; nil: never
-	Seed      uint64
+	Sightings float64       // registrations per second whose way to every node is timed
+	Every     time.Duration // between two lists of a node; 0 means 100 ms
+	// current CPU, memory, disk and bytes of a node's process; asked once a second; may be nil
+	Usage    func(node int) (trial.Usage, error)
+	Renewals func() int64                 // heartbeats answered so far; nil if not counted
+	Machine  func() (trial.Health, error) // a look at the machine, once a second; may be nil
+	Seed     uint64
 }
 
 // Observer observes a cluster. Make one with New.
@@ -55,13 +57,13 @@ type Observer struct {
 	mu      sync.Mutex
 	seen    trial.Trial     // what Into adds
 	lists   []lastList      // by node
-	dropped []bool          // by node: it is lost, and is not asked any more
-	watched []time.Duration // by node: for how long its stream of changes was read
-	// statuses are what the nodes last said of themselves.
+	dropped []bool          // by node: it is lost, and no longer asked
+	watched []time.Duration // by node: how long its stream of changes was read
+	// statuses are what the nodes last said about themselves.
 	statuses []client.Status
 }
 
-// Drop says that a node is lost: nobody asks it from now on.
+// Drop records that a node is lost: it is not asked from now on.
 func (o *Observer) Drop(node int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,7 +76,7 @@ func (o *Observer) isDropped(node int) bool {
 	return o.dropped[node]
 }
 
-// Watched is for how long a node's stream of changes was read.
+// Watched returns how long a node's stream of changes was read.
 func (o *Observer) Watched(node int) trial.Micros {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -88,14 +90,14 @@ func (o *Observer) add(add func(*trial.Trial)) {
 	add(&o.seen)
 }
 
-// at is a moment of the trial.
+// at returns a moment of the trial.
 func (o *Observer) at(t time.Time) trial.Micros { return trial.Since(o.config.Began, t) }
 
 // patience bounds the time until a response begins, and again the time until it ends. So a paused node is asked again
 // soon after its pause.
 const patience = time.Second
 
-// newHTTP is a client that keeps its connections and asks for no compression: over loopback compression costs the
+// newHTTP returns a client that keeps its connections and asks for no compression: over loopback compression costs the
 // servers and this process more than it saves.
 func newHTTP() *http.Client {
 	return &http.Client{Transport: &http.Transport{
@@ -116,7 +118,7 @@ type asker struct {
 type response struct {
 	status    int
 	body      []byte    // valid until the next request
-	firstByte time.Time // when its head had come
+	firstByte time.Time // when its header arrived
 }
 
 // get asks for a document.
@@ -144,7 +146,7 @@ func (a *asker) get(ctx context.Context, path string) (response, error) {
 	return response{status: resp.StatusCode, body: a.body.Bytes(), firstByte: begun}, nil
 }
 
-// find is get for a document that is of use only if it is there.
+// find is get for a document that is only useful if it exists.
 func (a *asker) find(ctx context.Context, path string) (response, error) {
 	resp, err := a.get(ctx, path)
 	if err == nil && resp.status != http.StatusOK {
@@ -153,12 +155,12 @@ func (a *asker) find(ctx context.Context, path string) (response, error) {
 	return resp, err
 }
 
-// asker returns one for a node.
+// asker returns an asker for a node.
 func (o *Observer) asker(node int) *asker {
 	return &asker{http: o.http, addr: o.config.Nodes[node]}
 }
 
-// newClient is a client of some servers.
+// newClient returns a client of some servers.
 func newClient(h *http.Client, timeout time.Duration, servers ...string) *client.Client {
 	c, err := client.New(client.Config{Servers: servers, HTTPClient: h, Timeout: timeout})
 	if err != nil {
@@ -167,8 +169,8 @@ func newClient(h *http.Client, timeout time.Duration, servers ...string) *client
 	return c
 }
 
-// repeat calls do at an interval until ctx ends, but never sooner than after the pause that do returns.
-// Calls that could not begin in time are left out.
+// repeat calls do at an interval until ctx ends, but never sooner than after the pause that do returns. Calls that
+// could not begin in time are left out.
 func repeat(ctx context.Context, every time.Duration, do func() (pause time.Duration)) {
 	for due := time.Now(); ; {
 		pause := do()

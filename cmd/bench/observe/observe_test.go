@@ -403,7 +403,7 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 				begun := time.Now()
 				got, done := e.askUntilAgreed(t.Context())
 				took := time.Since(begun)
-				// Nodes that lack the same agree, and are asked again all the same.
+				// Nodes that lack the same instances agree, but are asked again all the same.
 				expect.Equal(t, done, c.took < endLimit || len(c.want.Missing) > 0, "they agree:")
 				expect.That(t, took >= c.took && took <= c.took+2*endEvery, "it took %v, want %v", took, c.took)
 				expect.That(t, len(got) == 2 && reflect.DeepEqual(got[0], c.want) && got[1].Node == 1, "it ends as %+v, want %+v and the other node", got, c.want)
@@ -412,12 +412,12 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	}
 }
 
-// fakeCluster is nodes that replicate registrations to each other, each after a lag of its own.
+// fakeCluster is nodes that replicate registrations to each other, each after its own lag.
 type fakeCluster struct {
 	nodes []*fakeNode
 }
 
-// fakeNode is what an observer sees of a server.
+// fakeNode is the part of a server that an observer sees.
 type fakeNode struct {
 	cluster *fakeCluster
 	lag     time.Duration // until it knows what others have registered
@@ -434,9 +434,9 @@ type fakeNode struct {
 
 // fakeState is how a node behaves.
 type fakeState struct {
-	down    bool          // it takes no call
-	paused  bool          // it takes calls and does not respond
-	refuses bool          // it answers 503
+	down    bool          // refuses connections
+	paused  bool          // accepts calls but does not respond
+	refuses bool          // answers 503
 	late    time.Duration // before a list of all begins
 	slow    time.Duration // before a list ends
 	leader  string
@@ -451,7 +451,7 @@ func newFakeCluster(nodes int) *fakeCluster {
 	return c
 }
 
-// config is for the observation of the cluster.
+// config returns the configuration for observing the cluster.
 func (c *fakeCluster) config() Config {
 	var config Config
 	for i := range c.nodes {
@@ -633,7 +633,7 @@ func (n *fakeNode) watch(w http.ResponseWriter, r *http.Request) {
 	delete(n.watchers, events)
 }
 
-// errDown is that of a connection to a node that is down.
+// errDown is the error of connecting to a node that is down.
 var errDown = errors.New("connection refused")
 
 // RoundTrip implements http.RoundTripper without a network, so that time can be virtual.
@@ -665,7 +665,7 @@ func (c *fakeCluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// pipedBody is the body of a response that its handler still writes.
+// pipedBody is a response body that its handler is still writing.
 type pipedBody struct {
 	*io.PipeReader
 	cancel func()

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// New prepares an observation. No node is asked yet.
+// New prepares an observation. It asks no node yet.
 func New(c Config) *Observer { return newObserver(c, newHTTP()) }
 
 func newObserver(c Config, h *http.Client) *Observer {
@@ -29,7 +29,7 @@ func newObserver(c Config, h *http.Client) *Observer {
 	return o
 }
 
-// Run observes until ctx ends. Nodes that do not respond are asked again, and are no error.
+// Run observes until ctx ends. Nodes that do not respond are asked again; that is not an error.
 func (o *Observer) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() { o.machine(ctx) })
@@ -48,7 +48,7 @@ func (o *Observer) Run(ctx context.Context) {
 	o.http.CloseIdleConnections()
 }
 
-// Healed reports whether every node's last list, asked for after the last Mark of the book, lacks nothing that was
+// Healed reports whether every node's last list, requested after the book's last Mark, lacks nothing that was
 // acknowledged before that mark.
 func (o *Observer) Healed() bool {
 	marked := o.config.Book.Marked()
@@ -62,7 +62,7 @@ func (o *Observer) Healed() bool {
 	return true
 }
 
-// Sighted reports whether no registration is looked for any more.
+// Sighted reports whether every search for a registration has ended.
 func (o *Observer) Sighted() bool { return o.sightings.count.Load() == 0 }
 
 // Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
@@ -73,7 +73,7 @@ func (o *Observer) Into(t *trial.Trial) {
 	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) place { return place{l.Asked, l.Node, ""} })...)
 	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) place { return place{s.Acked, s.To, string(s.Way)} })...)
 	t.Departures = append(t.Departures, slices.DeleteFunc(o.config.Book.Departures(o.config.Began), func(d trial.Departure) bool {
-		return d.Gone < 0 && o.dropped[d.Node] // it would have stopped listing the instance, perhaps
+		return d.Gone < 0 && o.dropped[d.Node] // otherwise it might have stopped listing the instance
 	})...)
 	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) place { return place{e.At, e.Node, e.ID} })...)
 	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) place { return place{l.At, l.Node, ""} })...)
@@ -81,7 +81,7 @@ func (o *Observer) Into(t *trial.Trial) {
 	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) place { return place{u.At, u.Node, ""} })...)
 }
 
-// place is where an observation stands among its kind.
+// place is an observation's position among its kind.
 type place struct {
 	at   trial.Micros
 	node int

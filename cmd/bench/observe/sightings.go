@@ -18,24 +18,24 @@ const (
 	sightApp = "SIGHT"
 	// sightLease is a lease, in seconds, that needs no renewal before its cancel.
 	sightLease = 90
-	// sightLimit is for how long a registration is searched for, and sightLimitCached at servers that make their documents
-	// every 30 s.
+	// sightLimit is how long a registration is searched for, and sightLimitCached the same at servers that make their
+	// documents every 30 s.
 	sightLimit       = 10 * time.Second
 	sightLimitCached = 70 * time.Second
-	// sightLeast is how long a search must have lasted, when the observation ends, for its registration to count as not
-	// seen. A younger one does not count.
+	// sightLeast is how long a search must have lasted, when the observation ends, for its registration to count as
+	// not seen. A younger one does not count.
 	sightLeast = 2 * time.Second
-	// mostSightings bounds the registrations under way at one time. Those due beyond it are left out.
+	// mostSightings bounds the registrations under way at one time. Beyond it those due are left out.
 	mostSightings = 200
 )
 
-// sightings registers instances of its own through each node in turn, and looks for each at every node by every way.
+// sightings registers its own instances through each node in turn, and looks for each at every node in every way.
 type sightings struct {
 	observer   *Observer
-	homes      []*client.Client // by node: asks it alone
+	homes      []*client.Client // by node: asks only that node
 	everywhere *client.Client
 	lookouts   []*lookout
-	watches    []*lookout   // those of them that read streams of changes, by node; empty: the servers have none
+	watches    []*lookout   // lookouts that read streams of changes, by node; empty if the servers have none
 	count      atomic.Int64 // under way
 }
 
@@ -67,7 +67,7 @@ func newSightings(o *Observer) *sightings {
 	return s
 }
 
-// sightLimit is for how long a registration is searched for.
+// sightLimit returns how long a registration is searched for.
 func (o *Observer) sightLimit() time.Duration {
 	if o.config.Column.System == scenario.Eureka {
 		return sightLimitCached
@@ -75,7 +75,7 @@ func (o *Observer) sightLimit() time.Duration {
 	return sightLimit
 }
 
-// glances are the ways of looking that the column's servers have, beside the watch.
+// glances returns the ways of looking that the column's servers have, beside the watch.
 func (o *Observer) glances() []glance {
 	if o.config.Column.System == scenario.Rollcall {
 		return []glance{byRead, byStaleRead, byList, byDelta}
@@ -102,7 +102,7 @@ func (s *sightings) run(ctx context.Context) {
 	number := 0
 	repeat(ctx, every, func() time.Duration {
 		if time.Now().After(s.observer.config.Began.Add(s.observer.config.Length)) {
-			return longPause // those that have begun are searched for until ctx ends
+			return longPause // sightings under way are continued until ctx ends
 		}
 		n := number
 		number++
@@ -117,7 +117,8 @@ func (s *sightings) run(ctx context.Context) {
 	})
 }
 
-// sight registers an instance, waits until it was seen everywhere, and cancels it again, so that registries stay small.
+// sight registers an instance, waits until it was seen everywhere, and cancels it again, so that registries stay
+// small.
 func (s *sightings) sight(ctx context.Context, n int) {
 	g := &sighting{id: fmt.Sprintf("sight-%x-%d", s.observer.config.Seed, n), from: n % len(s.homes)}
 	if s.observer.isDropped(g.from) {
@@ -152,7 +153,7 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	g.found.Wait()
 }
 
-// instance is what is registered.
+// instance returns the instance to register.
 func (g *sighting) instance() *registry.Instance {
 	return &registry.Instance{
 		InstanceID: g.id, HostName: g.id, App: sightApp, IPAddr: "127.0.0.1", Status: registry.Up,
@@ -161,7 +162,7 @@ func (g *sighting) instance() *registry.Instance {
 	}
 }
 
-// cancel removes an instance where it was registered, or else where that can be done.
+// cancel removes an instance where it was registered, or else wherever it can.
 func (s *sightings) cancel(ctx context.Context, key registry.Key, home int) {
 	if ctx.Err() != nil {
 		return

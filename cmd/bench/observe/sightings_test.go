@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// delays are those of the sightings at one node of what was registered at another one, by the way.
+// delays returns the sightings' delays at one node for registrations at another one, by way.
 func (r *rig) delays(from, to int) map[trial.Way][]time.Duration {
 	all := make(map[trial.Way][]time.Duration)
 	for _, s := range r.trial.Sightings {
@@ -93,7 +93,7 @@ func TestSightingThatTheEndCutsShortDoesNotCountWhileItIsYoung(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		age  time.Duration
-		want int // sightings at the node that lags
+		want int // sightings at the lagging node
 	}{
 		{"young", sightLeast / 2, 0},
 		{"old", 2 * sightLeast, len(trial.Ways)},
@@ -153,7 +153,7 @@ func TestSightingByAWatchDoesNotCountIfTheWatchLeftItOut(t *testing.T) {
 	})
 }
 
-// total is how many requests a node got.
+// total returns how many requests a node got.
 func (n *fakeNode) total() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -229,7 +229,7 @@ func TestQuietAsksNoNodeWhileItLasts(t *testing.T) {
 	})
 }
 
-// Eureka has no stream of changes, no consistency to choose, no leader and no figures of its replicators.
+// Eureka has no stream of changes, no choice of consistency, no leader and no figures about its replicators.
 func TestEurekaIsAskedOnlyForWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(_ *fakeCluster, config *Config) { config.Column, config.Sightings = column("eureka"), 2 })
@@ -437,7 +437,7 @@ func documents(t testing.TB) map[string][]byte {
 	return all
 }
 
-// decoded is what a real decoder reads.
+// decoded returns what a real decoder reads.
 func decoded(t need.T, document []byte) truth.Listing {
 	all := need.Got(eureka.DecodeApplications(document))(t)
 	listing := make(truth.Listing)
