@@ -105,7 +105,7 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResu
 	}
 	r.done = time.Now()
 	if c.load.Closed && r.outcome == trial.Unreached {
-		wire.Pause(ctx, refusedPause) // unless a schedule does, the pause keeps the client from retrying at once
+		wire.Pause(ctx, refusedPause) // no schedule keeps it from retrying at once
 	}
 	return r
 }

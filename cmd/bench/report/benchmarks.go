@@ -32,8 +32,8 @@ func (r *Report) writeBenchmarks(w io.Writer) error {
 	return err
 }
 
-// benchmarkName is a scenario's name as that of a benchmark: it begins with a capital, and has no dash, behind which go test writes
-// the number of processors.
+// benchmarkName turns a scenario's name into a benchmark's: it begins with a capital, and has no dash, because go test
+// writes the number of processors after one.
 func benchmarkName(scenario string) string {
 	return strings.ToUpper(scenario[:1]) + strings.ReplaceAll(scenario[1:], "-", "_")
 }

@@ -16,7 +16,7 @@ import (
 // column is one of the comparison's, as pages show it.
 type column struct {
 	scenario.Column
-	Class string // of style sheets: one of a few words, whatever the column is called
+	Class string // for style sheets: one of a few words, whatever the column is called
 }
 
 // ownHues are the columns that keep their colours in every report; moreHues is how many colours the others share.
@@ -24,7 +24,7 @@ var ownHues = []string{"cp", "ap", "eureka"}
 
 const moreHues = 4
 
-// columns are those that were compared, in the plan's order.
+// columns returns the compared columns, in the plan's order.
 func (r *Report) columns() []column {
 	var found []column
 	others := 0
@@ -39,7 +39,7 @@ func (r *Report) columns() []column {
 	return found
 }
 
-// About says what a column is.
+// About describes a column.
 func (c column) About() string {
 	if c.System != scenario.Rollcall {
 		return fmt.Sprintf("%s as it is published, with its defaults", c.Heading())
@@ -60,12 +60,12 @@ type run struct {
 	verdict *verdict.Verdict
 }
 
-// runs are the rounds of a scenario in one column that count: those that were completed and are valid.
+// runs are a scenario's rounds in one column that count: those that were completed and are valid.
 type runs struct {
 	column
 	scenario scenario.Scenario
 	of       []run
-	left     []string // why other rounds do not count, each once
+	left     []string // why other rounds do not count, without duplicates
 }
 
 func (r *Report) runs(s scenario.Scenario, c column) runs {
@@ -98,20 +98,20 @@ func (m runs) why() string {
 	return cmp.Or(strings.Join(m.left, ", "), m.Cannot(m.scenario), "not run")
 }
 
-// cell is what one column shows in a row.
+// cell is one column's part of a row.
 type cell struct {
 	Column column
 	Text   string // the median of the rounds, or why there is none
-	Range  string // from the least to the most of the rounds, and how many there are
-	Note   string // empty: none
+	Range  string // from the minimum to the maximum of the rounds, and how many there are
+	Note   string // empty for none
 	Better bool   // its range touches that of no compared cell that is not marked
 	Absent bool   // there is no figure: Text says why
 
-	values  perRound // empty: none
+	values  perRound // empty for none
 	compare bool     // with other cells
 }
 
-// cellOf is the cell of a figure in the rounds of a column.
+// cellOf returns the cell of a figure in the rounds of a column.
 func cellOf(f figure, of runs) cell {
 	c := cell{Column: of.column, Absent: true, Text: none}
 	foreign := of.System != scenario.Rollcall
@@ -139,11 +139,11 @@ func cellOf(f figure, of runs) cell {
 		notes = append(notes, f.apart)
 	}
 	c.Note = strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), "; ")
-	c.compare = len(c.values) > 1 && !(foreign && f.apart != "") // of one round no range is known
+	c.compare = len(c.values) > 1 && !(foreign && f.apart != "") // a single round has no range
 	return c
 }
 
-// Words are the cell on one line.
+// Words returns the cell on one line.
 func (c cell) Words() string {
 	switch {
 	case c.Range == "":
@@ -154,12 +154,12 @@ func (c cell) Words() string {
 	return c.Text + " (" + c.Range + "; " + c.Note + ")"
 }
 
-// markText says how cells are marked: all forms of the report show it.
+// markText explains how cells are marked: all forms of the report show it.
 const markText = "its range touches that of no cell that is not marked. Cells of one round are not compared"
 
-// mark marks the best cells of a row: the one with the best median, and those whose ranges touch its range. None is marked
-// where a range of theirs touches that of a cell which is not, and where all are alike. Cells that are not compared have no
-// part in it.
+// mark marks the best cells of a row: the one with the best median, and those whose ranges touch its range. It marks
+// none if one of their ranges touches that of an unmarked cell, or if all are alike. Cells that are not compared are
+// ignored.
 func mark(cells []cell, better direction) {
 	var all []*cell
 	for i := range cells {
@@ -189,7 +189,7 @@ func mark(cells []cell, better direction) {
 	}
 }
 
-// direction is which values of a figure are better.
+// direction says which values of a figure are better.
 type direction int
 
 const (
@@ -198,7 +198,7 @@ const (
 	more
 )
 
-// compare is negative if a is better than b, as cmp.Compare.
+// compare is negative if a is better than b, like cmp.Compare.
 func (d direction) compare(a, b float64) int {
 	if d == more {
 		return cmp.Compare(b, a)
@@ -213,7 +213,7 @@ func (m runs) each(value func(run) float64) perRound {
 	return m.known(func(o run) (float64, bool) { return value(o), true })
 }
 
-// known are a figure's values in the rounds that have it. What never happened takes for ever.
+// known returns a figure's values in the rounds that have it. What never happened counts as infinitely long.
 func (m runs) known(get func(run) (float64, bool)) perRound {
 	var f perRound
 	for _, o := range m.of {
@@ -227,15 +227,15 @@ func (m runs) known(get func(run) (float64, bool)) perRound {
 	return f
 }
 
-// median is the median value, of an even number the lower one, so that it is one that was measured.
+// median returns the median value, for an even number the lower one, so that it is one that was measured.
 func (f perRound) median() float64 {
 	return slices.Sorted(slices.Values(f))[(len(f)-1)/2]
 }
 
-// zero reports whether there is nothing, or nothing but zeros.
+// zero reports whether there are only zeros, or no values.
 func (f perRound) zero() bool { return !slices.ContainsFunc(f, func(v float64) bool { return v != 0 }) }
 
-// spread is the range of the values, and how many there are.
+// spread returns the range of the values, and how many there are.
 func (f perRound) spread(show func(float64) string) string {
 	number := fmt.Sprintf("n=%d", len(f))
 	least, most := show(slices.Min(f)), show(slices.Max(f))

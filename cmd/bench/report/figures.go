@@ -14,26 +14,26 @@ type figure struct {
 	name   string
 	unit   unit
 	better direction
-	get    func(run) (float64, bool) // false: the round does not have it; negative: it did not happen within the trial
-	note   func(runs) string         // what a reader must know beside it; nil or empty: nothing
-	absent func(column) string       // the cell's text where no round has the figure; nil: a dash
-	cannot string                    // why columns of other systems do not have it; empty: they have it
-	apart  string                    // why the figure of other systems is compared with nothing; empty: it is compared
-	rare   bool                      // the row is left out where it is 0 in all columns
-	detail bool                      // only the page shows it
-	brief  bool                      // the terminal shows it
+	get    func(run) (float64, bool) // false if the round lacks it; negative if it did not happen within the trial
+	note   func(runs) string         // what a reader must know beside it; may be nil or return ""
+	absent func(column) string       // the cell's text where no round has the figure; nil means a dash
+	cannot string                    // why columns of other systems lack it; empty if they have it
+	apart  string                    // why the figure of other systems is not compared; empty if it is
+	rare   bool                      // the row is left out if it is 0 in all columns
+	detail bool                      // shown only on the page
+	brief  bool                      // shown in the terminal
 }
 
 // none stands for a figure that does not exist.
 const none = "–"
 
-// Why figures of a Java machine that has just started are not compared.
+// Why figures of a freshly started Java machine are not compared.
 const (
 	compiling  = "not compared: just started, the first compiler alone"
 	collecting = "not compared: garbage is in it"
 )
 
-// figures are the rows of a scenario's table, in their order.
+// figures returns the rows of a scenario's table, in their order.
 func figures() []figure {
 	writes := func(v *verdict.Verdict) verdict.Calls { return v.Writes }
 	reads := func(v *verdict.Verdict) verdict.Calls { return v.Reads }
@@ -93,7 +93,8 @@ func figures() []figure {
 // during names the calls of a window in a row.
 const during = "during the fault or storm, of the clients it struck"
 
-// operationFigures are those of each operation: of all its calls, of the client that was worst off, and of the latencies.
+// operationFigures returns the figures of each operation: of all its calls, of the client that fared worst, and of the
+// latencies.
 func operationFigures() []figure {
 	var all []figure
 	for _, o := range trial.Operations {
@@ -120,7 +121,7 @@ func operationFigures() []figure {
 	return all
 }
 
-// saying is one text for all columns.
+// saying returns one text for all columns.
 func saying(text string) func(column) string { return func(column) string { return text } }
 
 // unproven says why nothing is known of a column's histories.
@@ -136,7 +137,7 @@ func always(get func(*verdict.Verdict) float64) func(run) (float64, bool) {
 	return func(o run) (float64, bool) { return get(o.verdict), true }
 }
 
-// ofLists is a figure of what is in the nodes' lists, which is not known without lists.
+// ofLists is a figure about the content of the nodes' lists, which is unknown without lists.
 func ofLists(name string, u unit, get func(*verdict.Verdict) float64) figure {
 	return figure{name: name, unit: u, better: less, rare: true, get: func(o run) (float64, bool) { return get(o.verdict), o.verdict.Listed }}
 }
@@ -197,7 +198,7 @@ func openNote(of runs, open func(*verdict.Verdict) bool) string {
 	return fmt.Sprintf("at least: in %d of %d no answer ended it", rounds, len(of.of))
 }
 
-// worstGap is the longest time for which one client of an operation got no answer.
+// worstGap is the longest time that one client of an operation got no answer.
 func worstGap(o trial.Operation) figure {
 	return figure{
 		name: fmt.Sprintf("worst client: longest time without an answered %s", o), unit: seconds, better: less,
@@ -206,7 +207,7 @@ func worstGap(o trial.Operation) figure {
 	}
 }
 
-// window is the first fault or storm of a trial, as the clients that it struck saw it.
+// window returns the first fault or storm of a trial, as the clients that it struck saw it.
 func window(v *verdict.Verdict) verdict.Window {
 	if len(v.Windows) == 0 {
 		return verdict.Window{}
@@ -216,7 +217,7 @@ func window(v *verdict.Verdict) verdict.Window {
 
 func struckStaleness(v *verdict.Verdict) verdict.Staleness { return window(v).Staleness }
 
-// struckAnswered is the share of the calls of a window that were answered before it was over.
+// struckAnswered is the share of a window's calls that were answered before it was over.
 func struckAnswered(name string, calls func(verdict.Window) verdict.Calls) figure {
 	return figure{name: name + ", " + during, unit: share, better: more, get: func(o run) (float64, bool) {
 		c := calls(window(o.verdict))
@@ -241,7 +242,7 @@ func staleNote(get func(*verdict.Verdict) verdict.Staleness) func(runs) string {
 	}
 }
 
-// follows is the share of stale answers that follows for keys which change as seldom as those of a registry do.
+// follows is the share of stale answers that follows for keys that change as seldom as a registry's do.
 func follows(get func(*verdict.Verdict) verdict.Staleness, interval int) func(run) (float64, bool) {
 	return func(o run) (float64, bool) {
 		follows := get(o.verdict).Follows
@@ -255,7 +256,7 @@ func follows(get func(*verdict.Verdict) verdict.Staleness, interval int) func(ru
 // lossKind is a kind of loss.
 type lossKind struct {
 	name string // what was lost
-	noun string // one of what could be
+	noun string // a single possible victim
 	of   func(verdict.Losses) verdict.Loss
 }
 
@@ -271,7 +272,8 @@ func (k lossKind) count(o run) (float64, bool) {
 	return float64(l.Count), l.Of > 0
 }
 
-// ofHowMany says of how many, how many more could not be judged, and how old the oldest was when a process ended.
+// ofHowMany says how many could have been lost, how many more could not be judged, and how old the oldest loss was
+// when a process ended.
 func (k lossKind) ofHowMany(of runs) string {
 	note := "of " + amount(of.each(func(o run) float64 { return float64(k.of(o.verdict.Losses).Of) }).median(), k.noun)
 	unjudged, oldest := 0, 0.0
@@ -288,7 +290,7 @@ func (k lossKind) ofHowMany(of runs) string {
 	return note
 }
 
-// changesLost counts the acknowledged changes that were lost. That an instance was answered 404 follows from one.
+// changesLost counts the acknowledged changes that were lost. A 404 for an instance follows from one.
 func changesLost(o run) (float64, bool) {
 	lost, judged := 0, 0
 	for _, k := range lossKinds[:3] {
@@ -298,7 +300,7 @@ func changesLost(o run) (float64, bool) {
 	return float64(lost), judged > 0
 }
 
-// healed is how long the slowest of the faults took to heal.
+// healed returns how long the slowest of the faults took to heal.
 func healed(o run) (float64, bool) {
 	slowest := 0.0
 	for _, h := range o.verdict.Healing {
@@ -315,7 +317,7 @@ func unexplained(o run) (float64, bool) {
 	return float64(len(h.Violated)), h.Keys > 0 && (h.Result == verdict.OK || h.Result == verdict.Violated)
 }
 
-// proof says how much a column's histories prove: without writes that overlap, and writes of unknown outcome, little.
+// proof says how much a column's histories prove: little without overlapping writes and writes of unknown outcome.
 func proof(of runs) string {
 	middle := func(get func(verdict.History) int) float64 {
 		return of.each(func(o run) float64 { return float64(get(o.verdict.History)) }).median()

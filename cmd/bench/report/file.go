@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// head is the begin of the JSON file: what tells a run from others.
+// head returns the start of the JSON file: what distinguishes one run from others.
 func (r *Report) head() ([]byte, error) {
 	var b bytes.Buffer
 	for _, part := range []struct {
@@ -29,8 +29,8 @@ func (r *Report) head() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeJSON writes trial after trial, a line each, so that the whole file is never held in memory and two of them can
-// be compared line by line.
+// writeJSON writes the trials one by one, a line each, so that the whole file is never in memory and two files can be
+// compared line by line.
 func (r *Report) writeJSON(w io.Writer) error {
 	head, err := r.head()
 	if err != nil {
@@ -73,7 +73,7 @@ func writeList(w io.Writer, name string, length int, element func(i int) any) er
 	return err
 }
 
-// Read reads a report's JSON file, compressed by gzip or not. Verdicts are computed anew.
+// Read reads a report's JSON file, compressed by gzip or not. Verdicts are computed again.
 func Read(from io.Reader) (*Report, error) {
 	plain := bufio.NewReaderSize(from, 1<<16)
 	if magic, err := plain.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {

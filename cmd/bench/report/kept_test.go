@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The pages of the kept run show what today's code makes of its raw file, and README's table is of the same figures.
+// The pages of the kept run show what today's code makes of its raw file, and README's table has the same figures.
 func TestKeptRunIsShownAsItsRawFileSays(t *testing.T) {
 	const kept = "../../../docs/benchmarks/"
 	raw := need.Got(os.Open(kept + JSONFile + ".gz"))(t)
@@ -32,7 +32,8 @@ func TestKeptRunIsShownAsItsRawFileSays(t *testing.T) {
 	})
 }
 
-// checkReadme compares README's table, whose rows are among the chosen ones, and what the sentences around it say, with a report.
+// checkReadme compares README's table, whose rows are among the chosen ones, and the sentences around it, with a
+// report.
 func checkReadme(t *testing.T, r *Report, readme string) {
 	t.Helper()
 	table := regexp.MustCompile(`(?m)^\| Three servers, same load, same fault \| CP \| AP \| Eureka \|\n\|[-|]+\n((?:\|.*\n)+)\| APIs \|`).FindStringSubmatch(readme)

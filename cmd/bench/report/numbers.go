@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// unit is how a figure is shown, and what it is called in Go's benchmark format.
+// unit says how a figure is shown, and its name in Go's benchmark format.
 type unit struct {
 	name string
 	show func(float64) string
@@ -22,7 +22,7 @@ var (
 	instanceSeconds = unit{"sum", showSum}
 )
 
-// showSeconds shows a span of seconds with three digits and the unit that suits it.
+// showSeconds formats a span of seconds with three digits and a suitable unit.
 func showSeconds(s float64) string {
 	switch {
 	case s < 0 || math.IsInf(s, 1):
@@ -37,7 +37,7 @@ func showSeconds(s float64) string {
 	return threeDigits(s) + " s"
 }
 
-// showShare shows a share as a percentage. Only all is 100 %, and only none is 0 %.
+// showShare formats a share as a percentage. Only all is 100 %, and only none is 0 %.
 func showShare(share float64) string {
 	percent := share * 100
 	switch {
@@ -53,7 +53,7 @@ func showShare(share float64) string {
 	return fmt.Sprintf("%.1f %%", percent)
 }
 
-// showCount shows a number without decimals, in groups of three digits.
+// showCount formats a number without decimals, in groups of three digits.
 func showCount(n float64) string {
 	digits := strconv.FormatFloat(math.Abs(math.Round(n)), 'f', 0, 64)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -65,7 +65,7 @@ func showCount(n float64) string {
 	return digits
 }
 
-// showBytes shows an amount of bytes with three digits and a decimal unit.
+// showBytes formats an amount of bytes with three digits and a decimal unit.
 func showBytes(n float64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	for ; n >= 1000 && len(units) > 1; units = units[1:] {
@@ -74,7 +74,7 @@ func showBytes(n float64) string {
 	return threeDigits(n) + " " + units[0]
 }
 
-// showSum shows a sum of instance-seconds, or another number that may be a fraction.
+// showSum formats a sum of instance-seconds, or another number that may be a fraction.
 func showSum(n float64) string {
 	if n >= 1000 {
 		return showCount(n)
@@ -82,7 +82,7 @@ func showSum(n float64) string {
 	return threeDigits(n)
 }
 
-// threeDigits rounds to three significant digits and leaves no zeros behind a decimal point.
+// threeDigits rounds to three significant digits, without trailing zeros after a decimal point.
 func threeDigits(n float64) string {
 	if n == 0 {
 		return "0"
@@ -95,7 +95,7 @@ func threeDigits(n float64) string {
 	return text
 }
 
-// amount is "no write", "1 write" or "412 writes".
+// amount returns "no write", "1 write" or "412 writes".
 func amount(n float64, noun string) string {
 	switch math.Round(n) {
 	case 0:
@@ -106,12 +106,13 @@ func amount(n float64, noun string) string {
 	return showCount(n) + " " + noun + "s"
 }
 
-// inMarkdown keeps names out of files of scenarios from being markup.
+// inMarkdown keeps names from scenario files from being markup.
 func inMarkdown(text string) string { return markup.Replace(Printable(text)) }
 
 var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[")
 
-// Printable keeps what servers and files said on one line, and from driving the terminal or turning its text round.
+// Printable keeps text from servers and files on one line, and from driving the terminal or reversing its text
+// direction.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -1,7 +1,7 @@
 package report
 
 import (
-	_ "embed" // of the page's parts
+	_ "embed" // for the page's parts
 	"encoding/json"
 	"html/template"
 	"io"
@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// The parts of the page. It holds all of them, so that it opens without a network.
+// The parts of the page. The page contains all of them, so that it opens without a network.
 var (
 	//go:embed assets/page.tmpl
 	pageTemplate string
@@ -76,13 +76,13 @@ func (r *Report) writeHTML(w io.Writer) error {
 	return parsed.Execute(w, p)
 }
 
-// anchor is the id of a scenario's part of the page. Its prefix keeps names apart from the ids of other parts.
+// anchor returns the id of a scenario's part of the page. Its prefix keeps names apart from the ids of other parts.
 func anchor(name string) string { return "scenario-" + name }
 
-// numberAndUnit is the end of a number, and the unit behind it.
+// numberAndUnit matches the end of a number, and the unit after it.
 var numberAndUnit = regexp.MustCompile(`(\d) (s\b|ms\b|µs\b|%|B\b|kB\b|MB\b|GB\b)`)
 
-// glued keeps a line from ending between a number and its unit.
+// glued keeps a line from breaking between a number and its unit.
 func glued(text string) string { return numberAndUnit.ReplaceAllString(text, "$1\u00a0$2") }
 
 // plots is the data of the plots, as JSON in the page.
@@ -98,17 +98,18 @@ type plotColumn struct {
 	Class string `json:"class"`
 }
 
-// timeline is what the first round that counts of each column in a scenario looked like, per 100 ms.
+// timeline shows the first round that counts of each column in a scenario, per 100 ms.
 type timeline struct {
 	Scenario string   `json:"scenario"`
 	Columns  []moment `json:"columns"`
 }
 
 type moment struct {
-	Column string  `json:"column"`
-	Bands  []band  `json:"bands"`
-	Struck samples `json:"struck"` // percent answered of the calls that were due, of the clients of the first fault's nodes; empty: it struck none
-	Others samples `json:"others"` // likewise of all others
+	Column string `json:"column"`
+	Bands  []band `json:"bands"`
+	// percent answered of the calls that were due, for the clients of the first fault's nodes; empty if it struck none
+	Struck samples `json:"struck"`
+	Others samples `json:"others"` // the same for all others
 	Age    samples `json:"age"`    // of the oldest stale answer, s
 }
 
@@ -119,7 +120,7 @@ type band struct {
 	Text string  `json:"text"`
 }
 
-// timeline has no columns if no round counts, and of heartbeats alone, which look the same all the time.
+// timeline has no columns if no round counts, or for heartbeats alone, which look the same all the time.
 func (r *Report) timeline(s scenario.Scenario) timeline {
 	line := timeline{Scenario: s.Name}
 	for _, c := range r.columns() {
@@ -156,7 +157,7 @@ func momentsOf(t *trial.Trial, s scenario.Scenario) moment {
 	return m
 }
 
-// success is the share of the calls of stock clients that were answered, of clients whose home is one of some nodes.
+// success returns the share of stock clients' calls that were answered, for clients with certain home nodes.
 func success(t *trial.Trial, home func(node int) bool) samples {
 	s := noSamples(t)
 	due, answered := make([]int, len(s)), make([]int, len(s))
@@ -179,7 +180,7 @@ func success(t *trial.Trial, home func(node int) bool) samples {
 	return s
 }
 
-// samples are values at every 100 ms from 0 on; NaN, in JSON null, where there is none.
+// samples are values at every 100 ms from 0 on; missing ones are NaN, or null in JSON.
 type samples []float64
 
 // MarshalJSON implements json.Marshaler. Values are rounded to what a plot can show.
@@ -193,7 +194,7 @@ func (s samples) MarshalJSON() ([]byte, error) {
 	return json.Marshal(values)
 }
 
-// noSamples are as many as fit into a trial's load, none of them known.
+// noSamples returns unknown values for the length of a trial's load.
 func noSamples(t *trial.Trial) samples {
 	s := make(samples, t.Length/trial.Of(trial.BinLength))
 	for i := range s {
@@ -202,7 +203,8 @@ func noSamples(t *trial.Trial) samples {
 	return s
 }
 
-// curve is what renewals cost in a column: points of renewals per second, processors and bytes written per second and node.
+// curve is what renewals cost in a column: points of renewals per second, processors and bytes written per second and
+// node.
 type curve struct {
 	Column string       `json:"column"`
 	Points [][3]float64 `json:"points"`

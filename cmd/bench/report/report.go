@@ -1,5 +1,5 @@
-// Package report turns a comparison into what people read: a self-contained HTML page, a Markdown summary, JSON, Go's benchmark
-// format, and a summary for the terminal. It measures and judges nothing (package verdict). Its files:
+// Package report turns a comparison into what people read: a self-contained HTML page, a Markdown summary, JSON, Go's
+// benchmark format, and a summary for the terminal. It measures and judges nothing (package verdict). Its files:
 //
 //	report.go     a comparison with its verdicts, what is broken or not valid
 //	file.go       its JSON file
@@ -27,17 +27,17 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// Report is a comparison and what it means.
+// Report is a comparison with its verdicts.
 type Report struct {
 	*trial.Comparison
 	Verdicts []verdict.Verdict // of the trials, in their order
-	dir      string            // where Write has put the files
+	dir      string            // directory that Write has put the files into
 }
 
 // New judges every trial of a comparison.
 func New(c *trial.Comparison) *Report {
 	r := &Report{Comparison: c}
-	scenario.Pair(c.Scenarios) // files of older versions name no twins
+	scenario.Pair(c.Scenarios) // older files name no twins
 	for i := range c.Trials {
 		t := &c.Trials[i]
 		r.Verdicts = append(r.Verdicts, verdict.Judge(t, c.Column(t.Column), r.scenario(t.Scenario)))
@@ -53,21 +53,21 @@ const (
 	BenchmarkFile = "report.txt"  // the figures of each trial in Go's benchmark format
 )
 
-// file is one of a report.
+// file is one file of a report.
 type file struct {
 	name  string
 	write func(io.Writer) error
 }
 
-// files are those of a report, the raw one first: should another one fail, nothing that was measured is lost.
+// files returns the files of a report, the raw one first: if another one fails, no measurement is lost.
 func (r *Report) files() []file {
 	return []file{{JSONFile, r.writeJSON}, {MarkdownFile, r.writeMarkdown}, {HTMLFile, r.writeHTML}, {BenchmarkFile, r.writeBenchmarks}}
 }
 
-// Write writes the four files into dir, which it makes if it is absent.
+// Write writes the four files into dir, and makes dir if it is missing.
 func (r *Report) Write(dir string) error { return r.write(dir, r.files()) }
 
-// WriteAgain writes the files into the directory of the report's own JSON file, which stays as it is.
+// WriteAgain writes the files into the directory of the report's own JSON file, which stays unchanged.
 func (r *Report) WriteAgain(dir string) error { return r.write(dir, r.files()[1:]) }
 
 func (r *Report) write(dir string, files []file) error {
@@ -98,10 +98,10 @@ func (r *Report) drawHistories(dir string) error {
 	return nil
 }
 
-// historyFile is the drawing of a trial, by its place in the report.
+// historyFile returns the name of a trial's drawing, by its place in the report.
 func historyFile(number int) string { return fmt.Sprintf("history-%d.html", number+1) }
 
-// writeFile puts a whole file in the place of the one that is there, or leaves that one as it is.
+// writeFile replaces a file as a whole, or leaves the old one unchanged.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -109,7 +109,7 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			file.Close() // again, if writing has not failed
+			file.Close() // a second close unless writing failed
 			os.Remove(file.Name())
 		}
 	}()
@@ -126,8 +126,8 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(file.Name(), path)
 }
 
-// Broken lists the limits that were not kept, a sentence each, with scenario and column. Empty: all were kept. Those of a
-// trial that is not valid are listed, too: what was lost is lost, however busy the machine was.
+// Broken lists the limits that were not kept, a sentence each, with scenario and column; empty if all were kept. It
+// includes those of invalid trials: a loss is a loss, however busy the machine was.
 func (r *Report) Broken() []string {
 	var sentences []string
 	for i := range r.Trials {
@@ -148,9 +148,9 @@ func (r *Report) Broken() []string {
 	return sentences
 }
 
-// Invalid says why the comparison is not valid, a sentence each: the trials that measured the machine and not the servers,
-// and what was not measured at all. Empty: it is valid. Loads of heartbeats alone are raised beyond what some machine
-// carries: a trial of them that is not valid is left out, and makes nothing else invalid.
+// Invalid says why the comparison is not valid, a sentence each: the trials that measured the machine and not the
+// servers, and what was not measured at all; empty if it is valid. Loads of heartbeats alone are raised beyond what
+// some machines carry: an invalid trial of these is left out, and makes nothing else invalid.
 func (r *Report) Invalid() []string {
 	var sentences []string
 	for i := range r.Trials {
@@ -161,8 +161,8 @@ func (r *Report) Invalid() []string {
 	return append(sentences, r.unmeasured()...)
 }
 
-// unmeasured says that no trial counts, or that none was completed of a column that promises nothing (of others that is a broken
-// limit), and how many planned ones are missing; empty: all is there.
+// unmeasured says that no trial counts, or that none was completed for a column that promises nothing (for others that
+// is a broken limit), and how many planned ones are missing; empty if nothing is missing.
 func (r *Report) unmeasured() []string {
 	var sentences []string
 	switch {
@@ -184,7 +184,7 @@ func (r *Report) unmeasured() []string {
 	return sentences
 }
 
-// counting is how many trials count: those that were completed and are valid.
+// counting returns how many trials count: those that were completed and are valid.
 func (r *Report) counting() int {
 	count := 0
 	for i := range r.Trials {
@@ -199,8 +199,8 @@ func (r *Report) counts(number int) bool {
 	return r.Trials[number].Failed == "" && len(r.Verdicts[number].Invalid) == 0
 }
 
-// missing is how many trials the plan has, and how many of them there are not. Columns that were left out, for their
-// clusters could not be started, and what --only did not ask for are not planned.
+// missing returns how many trials the plan has, and how many of them are missing. Columns left out because their
+// clusters could not be started, and trials excluded by --only, are not planned.
 func (r *Report) missing() (missing, planned int) {
 	type key struct {
 		scenario, column string
@@ -229,19 +229,19 @@ func (r *Report) missing() (missing, planned int) {
 	return missing, planned
 }
 
-// leftOut reports whether a column was left out when its clusters could not be started: compare.Run says so.
+// leftOut reports whether a column was left out because its clusters could not be started: compare.Run says so.
 func (r *Report) leftOut(c scenario.Column) bool {
 	return slices.ContainsFunc(r.Plan.LeftOut, func(sentence string) bool {
 		return strings.HasPrefix(sentence, "Column "+c.Heading()+" was left out: ")
 	})
 }
 
-// notCarried reports whether a trial is one of a load of heartbeats that the machine did not carry.
+// notCarried reports whether a trial is one of heartbeats alone that the machine did not carry.
 func (r *Report) notCarried(number int) bool {
 	return len(r.Verdicts[number].Invalid) > 0 && r.scenario(r.Trials[number].Scenario).HeartbeatsOnly()
 }
 
-// where is a trial, for sentences.
+// where names a trial, for sentences.
 func (r *Report) where(t *trial.Trial) string {
 	where := fmt.Sprintf("%s, %s", t.Scenario, t.Column)
 	if r.rounds(t.Scenario) > 1 {
@@ -250,7 +250,7 @@ func (r *Report) where(t *trial.Trial) string {
 	return where
 }
 
-// scenario is one of the comparison's by its name; one that is not described has no limits.
+// scenario returns one of the comparison's scenarios by name; an undescribed one has no limits.
 func (r *Report) scenario(name string) scenario.Scenario {
 	for _, s := range r.Scenarios {
 		if s.Name == name {
@@ -260,7 +260,7 @@ func (r *Report) scenario(name string) scenario.Scenario {
 	return scenario.Scenario{Name: name, Title: name}
 }
 
-// rounds counts how often a scenario ran, in the column in which it ran most often.
+// rounds returns how often a scenario ran, in the column in which it ran most often.
 func (r *Report) rounds(name string) int {
 	last := 0
 	for _, t := range r.Trials {

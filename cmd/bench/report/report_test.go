@@ -26,7 +26,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// sampleFiles are the sample's files, by their names, made once.
+// sampleFiles are the sample's files, by name, made once.
 var sampleFiles = sync.OnceValue(func() map[string]string {
 	r := judgedSample()
 	files := map[string]string{}
@@ -87,7 +87,8 @@ func TestReadRefusesWhatIsNoReport(t *testing.T) {
 func TestPageRefersToNothingOutside(t *testing.T) {
 	files := sampleFiles()
 	page := files[HTMLFile]
-	// What fetches: attributes with an address, style sheets' urls, imports. Links to click on may only name the other files.
+	// Whatever fetches: attributes with an address, style sheets' urls, imports. Clickable links may only name the
+	// other files.
 	for _, found := range regexp.MustCompile(`(?i)(src|action|data|poster)\s*=\s*["']?[a-z]+:|url\(|@import|<(img|iframe|object|embed)\b|import\(`).FindAllString(withoutCharts(page), -1) {
 		t.Errorf("the page contains %q", found)
 	}
@@ -103,7 +104,7 @@ func TestPageRefersToNothingOutside(t *testing.T) {
 	}
 }
 
-// withoutCharts is the page without the library, whose code has all kinds of strings.
+// withoutCharts returns the page without the library, whose code contains all kinds of strings.
 func withoutCharts(page string) string { return strings.Replace(page, chartsScript, "", 1) }
 
 func TestPageShowsHostileNamesAsText(t *testing.T) {
@@ -130,7 +131,7 @@ func TestPageShowsHostileNamesAsText(t *testing.T) {
 	}
 }
 
-// oddlyNamed is a report whose names end code spans, lines and scripts, and are those of parts of the page.
+// oddlyNamed returns a report whose names could end code spans, lines and scripts, or equal those of the page's parts.
 func oddlyNamed() *Report {
 	c := made([]scenario.Column{{Name: "line\n\n# forged\r\r# heading`", System: scenario.Rollcall, Mode: scenario.AP}, {Name: "constructor", System: scenario.Rollcall, Mode: scenario.CP}}, 1, "steady")
 	c.Trials = c.Trials[:1] // a plot that lacks the column constructor
@@ -139,7 +140,8 @@ func oddlyNamed() *Report {
 	return New(c)
 }
 
-// Every trial that counts is a line that benchstat reads: a name, a number of iterations, and pairs of a value and a unit.
+// Every trial that counts is a line that benchstat reads: a name, a number of iterations, and pairs of a value and a
+// unit.
 func TestBenchmarksHaveALineForEachTrialThatCounts(t *testing.T) {
 	r, got := judgedSample(), 0
 	for line := range strings.Lines(sampleFiles()[BenchmarkFile]) {
@@ -159,7 +161,7 @@ func TestBenchmarksHaveALineForEachTrialThatCounts(t *testing.T) {
 	expect.That(t, strings.Contains(sampleFiles()[BenchmarkFile], "BenchmarkLeader_killed/column=ap 1 0."), "no line of leader-killed and ap begins with the writes that were answered")
 }
 
-// Names end no line or script, and take the place of no other part of the page.
+// Names end no line or script, and replace no other part of the page.
 func TestNamesStayInTheirPlace(t *testing.T) {
 	r := oddlyNamed()
 	var md, page bytes.Buffer
@@ -236,7 +238,7 @@ func TestFiguresAreShownWithUnitsThatSuitThem(t *testing.T) {
 	}
 }
 
-// The summary of the sample has every row that its scenarios bring about.
+// The sample's summary has every row that its scenarios can produce.
 func TestSummaryOfTheSampleIsAsItWas(t *testing.T) {
 	golden.Page(t, "testdata/sample.md", sampleFiles()[MarkdownFile])
 }
@@ -248,7 +250,7 @@ func tiny() *trial.Trial {
 	}
 }
 
-// encoded shows samples with their gaps.
+// encoded returns samples with their gaps.
 func encoded(t *testing.T, s samples) string {
 	t.Helper()
 	return string(need.Got(json.Marshal(s))(t))
@@ -277,7 +279,7 @@ func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
 	expect.Deep(t, m.Bands, []band{{0.05, 0.09, "node2 isolated"}}, "bands:")
 }
 
-// TestPageDrawsEverythingInChromium opens the page in a browser that can resolve no name.
+// TestPageDrawsEverythingInChromium opens the page in a browser that cannot resolve any name.
 func TestPageDrawsEverythingInChromium(t *testing.T) {
 	chromium := findChromium(t)
 	dir := t.TempDir()
@@ -296,8 +298,8 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 	}
 }
 
-// TestPageFitsATelephone opens the page at one and a quarter of its size in a window of 500 pixels, for no window of Chromium
-// is narrower: a page that is wider than 400 pixels would have to be moved to and fro.
+// TestPageFitsATelephone opens the page at one and a quarter of its size in a window of 500 pixels, because Chromium's
+// windows cannot be narrower: a page wider than 400 pixels would have to be scrolled sideways.
 func TestPageFitsATelephone(t *testing.T) {
 	chromium := findChromium(t)
 	var page strings.Builder
@@ -320,8 +322,8 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// open returns the document as it is after the scripts ran, and what the page wrote to the console and asked the
-// network for.
+// open returns the document after the scripts ran, and what the page wrote to the console and requested from the
+// network.
 func open(t *testing.T, chromium, path string, more ...string) (dom, log string, requested []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -335,7 +337,7 @@ func open(t *testing.T, chromium, path string, more ...string) (dom, log string,
 	err := cmd.Run()
 	need.That(t, err == nil, "%v: %s", err, stderr.String())
 	requests := need.Got(os.ReadFile(netLog))(t)
-	// What the browser asks for itself, such as updates, comes from no page and has no origin.
+	// The browser's own requests, such as for updates, come from no page and have no origin.
 	for _, request := range regexp.MustCompile(`"initiator":"([^"]*)".*?"url":"([^"]*)"`).FindAllStringSubmatch(string(requests), -1) {
 		if request[1] != "not an origin" {
 			requested = append(requested, request[2])

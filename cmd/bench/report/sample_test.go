@@ -13,15 +13,16 @@ import (
 // second is a second of a trial.
 const second = trial.Micros(1_000_000)
 
-// sampleLength is that of the trials of the sample.
+// sampleLength is the length of the sample's trials.
 const sampleLength = 15 * second
 
-// sample is a comparison as a real one looks, made up from a seed: three columns, three rounds, six scenarios.
+// sample returns a comparison that looks like a real one, made up from a seed: three columns, three rounds, six
+// scenarios.
 func sample() *trial.Comparison {
 	return made(scenario.Columns()[:3], 3, "steady", "leader-killed", "partition-minority", "instances-die-tenth", "idle", "heartbeats-1000", "heartbeats-20000")
 }
 
-// small is as much of it as tests need that change it.
+// small returns the part of it that tests need that change it.
 func small() *trial.Comparison {
 	return made(scenario.Columns()[:3], 1, "steady", "leader-killed", "partition-minority")
 }
@@ -29,7 +30,7 @@ func small() *trial.Comparison {
 // judgedSample is the sample's report, made once. No test changes it.
 var judgedSample = sync.OnceValue(func() *Report { return New(sample()) })
 
-// made is a comparison of some columns in some of the scenarios that come with the program; none named: all.
+// made returns a comparison of some columns in the named built-in scenarios, or in all of them if none is named.
 func made(columns []scenario.Column, rounds int, names ...string) *trial.Comparison {
 	c := &trial.Comparison{
 		Version: "0.9.0", Date: "2026-01-02",
@@ -68,8 +69,8 @@ type sketch struct {
 	c        scenario.Column
 	kind     scenario.Kind
 	struck   []int
-	from, to trial.Micros // of the first fault; both 0: none
-	quiet    trial.Micros // until when no node of mode cp takes writes, from the fault's begin on
+	from, to trial.Micros // of the first fault; both 0 if none
+	quiet    trial.Micros // end of the time from the fault's start on in which no node of mode cp accepts writes
 	healed   trial.Micros
 }
 
@@ -137,7 +138,7 @@ func (s *sketch) killed(node int, at trial.Micros) bool {
 	return stops && slices.Contains(s.struck, node) && at >= s.from && (at < s.to || s.kind == scenario.Lose)
 }
 
-// outcome is what clients of a node get.
+// outcome returns what clients of a node get.
 func (s *sketch) outcome(o trial.Operation, node int, at trial.Micros) trial.Outcome {
 	stale := s.c.Name == "cp-stale" && (o.Reads() || o == trial.ProbeRead)
 	switch {
@@ -153,7 +154,7 @@ func (s *sketch) outcome(o trial.Operation, node int, at trial.Micros) trial.Out
 	return trial.Done
 }
 
-// latency is how long each call that succeeds takes, in µs.
+// latency returns how long each successful call takes, in µs.
 func (s *sketch) latency(o trial.Operation, at trial.Micros) int64 {
 	switch {
 	case s.cp() && s.quiet > 0 && at >= s.quiet && at < s.quiet+second/2:
@@ -207,8 +208,8 @@ func (s *sketch) health() {
 	}
 }
 
-// history has a key at each node, which its writer changes five times a second. Readers at all nodes see, in mode cp, what is newest,
-// and otherwise what has come to their node.
+// history has a key at each node, which its writer changes five times a second. Readers at all nodes see, in mode cp,
+// the newest version, and otherwise the one that has reached their node.
 func (s *sketch) history() {
 	for home := range s.t.Nodes {
 		key, newest, older := fmt.Sprintf("own-%d", home), int64(0), int64(0)
@@ -307,8 +308,8 @@ func (s *sketch) departures() {
 	}
 }
 
-// seal makes instances that are written once or twice, and the versions in which they are listed at the end: what a killed node had
-// not told yet is lost where a column answers before it tells.
+// seal makes instances that are written once or twice, and the versions in which they are listed at the end: what a
+// killed node had not passed on yet is lost where a column answers before it does.
 func (s *sketch) seal() (versions []int) {
 	careless := s.kind == scenario.Kill && (s.c.Name == "ap" || s.c.System == scenario.Eureka)
 	for i := range 150 {
@@ -332,7 +333,7 @@ func (s *sketch) seal() (versions []int) {
 	return versions
 }
 
-// servers are the leaders, and what the processes used.
+// servers makes up the leaders, and what the processes used.
 func (s *sketch) servers() {
 	if s.cp() {
 		s.leaders()

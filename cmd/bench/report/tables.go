@@ -13,7 +13,7 @@ type row struct {
 	brief, detail bool
 }
 
-// rowOf is the row of a figure in a scenario.
+// rowOf returns the row of a figure in a scenario.
 func (r *Report) rowOf(f figure, s scenario.Scenario) row {
 	found := row{Name: f.name, brief: f.brief, detail: f.detail}
 	for _, c := range r.columns() {
@@ -23,7 +23,7 @@ func (r *Report) rowOf(f figure, s scenario.Scenario) row {
 	return found
 }
 
-// table is what a scenario's table shows. Rows that no column has anything to say to are left out.
+// table returns the rows of a scenario's table. Rows in which no column says anything are left out.
 func (r *Report) table(s scenario.Scenario) []row {
 	var rows []row
 	for _, f := range figures() {
@@ -41,10 +41,10 @@ func (w row) says(f figure) bool {
 	})
 }
 
-// The chosen rows: each is one that a caller or an operator feels. People chose them; numbers come from the trials.
+// The chosen rows: each matters to a caller or an operator. People chose them; numbers come from the trials.
 var chosen = []struct {
 	name     string
-	figure   string // of the scenario's table
+	figure   string // from the scenario's table
 	scenario string
 }{
 	{"Leader killed: writes stop for", "longest time without an answered write", "leader-killed"},
@@ -57,13 +57,13 @@ var chosen = []struct {
 	{"New instance in another server's list, p99", "a registration is seen at another node, by list, p99", "steady"},
 }
 
-// chosenRow is a chosen row, with the name of the scenario that it is of.
+// chosenRow is a chosen row, with the name of its scenario.
 type chosenRow struct {
 	row
 	Scenario string
 }
 
-// chosen are the chosen rows of the scenarios that ran.
+// chosen returns the chosen rows of the scenarios that ran.
 func (r *Report) chosen() []chosenRow {
 	var rows []chosenRow
 	for _, c := range chosen {

@@ -19,7 +19,7 @@ func TestCellsAreMarkedOnlyWhereRangesAreApart(t *testing.T) {
 		name   string
 		better direction
 		values []perRound
-		apart  int // the place of a column that is compared with nothing, from 1; 0: none
+		apart  int // the number of a column that is not compared, from 1; 0 for none
 		want   []bool
 	}{
 		{"the least", less, []perRound{{1, 2}, {3, 4}, {5, 6}}, 0, []bool{true, false, false}},
@@ -50,7 +50,7 @@ func TestCellsAreMarkedOnlyWhereRangesAreApart(t *testing.T) {
 	}
 }
 
-// rowNamed is a row of the table of the only scenario.
+// rowNamed returns a row of the only scenario's table.
 func rowNamed(t *testing.T, r *Report, name string) row {
 	t.Helper()
 	rows := r.table(r.Scenarios[0])
@@ -103,7 +103,7 @@ func TestTrialsThatAreNotValidAreInNoFigureAndAreCounted(t *testing.T) {
 	}
 }
 
-// lossy is a report of scenarios in which each column lost so many registrations, in each of its rounds.
+// lossy returns a report of scenarios in which each column lost a number of registrations in each of its rounds.
 func lossy(lost map[string]map[string][]int) *Report {
 	r := &Report{Comparison: &trial.Comparison{Plan: trial.Plan{Columns: scenario.Columns()[:3]}}}
 	for _, name := range slices.Sorted(maps.Keys(lost)) {
@@ -132,7 +132,7 @@ func TestLossesSayOfHowManyAndHowOld(t *testing.T) {
 	expect.Slice(t, words(rowNamed(t, r, "acknowledged changes lost")), []string{"* 0 (n=2)", "3 (3 to 5, n=2)", "9 (n=2)"}, "all kinds:")
 }
 
-// Each chosen row names a figure and a scenario that there are.
+// Each chosen row names an existing figure and scenario.
 func TestChosenRowsAreOfFiguresAndScenarios(t *testing.T) {
 	builtin := need.Got(scenario.Builtin())(t)
 	expect.That(t, len(chosen) <= 8, "%d chosen rows, want eight at most", len(chosen))
@@ -150,7 +150,7 @@ func TestFiguresHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A run in which nothing counts proves nothing, and one that lacks trials less than it was planned to.
+// A run in which nothing counts proves nothing, and one that lacks trials proves less than planned.
 func TestRunThatMeasuredNothingOrTooLittleIsNotValid(t *testing.T) {
 	crash := func() *Report {
 		r := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "ap": {7, 9}}})
@@ -213,7 +213,7 @@ func TestRoundsThatWereNotCompletedAreTold(t *testing.T) {
 	expect.That(t, strings.Contains(r.evidence(), " 3 trials (2 count) of 1 scenario"), "evidence: %s", r.evidence())
 }
 
-// What a Java machine that has just started spends says little of the server in it.
+// What a freshly started Java machine spends says little about the server in it.
 func TestCostsOfAJavaMachineAreNotHeldAgainstOthers(t *testing.T) {
 	s := scenario.Scenario{Name: "thousand", Load: scenario.Load{Instances: 1000, Heartbeat: scenario.Span(time.Second)}}
 	r := &Report{Comparison: &trial.Comparison{Scenarios: []scenario.Scenario{s}, Plan: trial.Plan{Columns: scenario.Columns()[:3]}}}
@@ -279,7 +279,7 @@ func TestKillsThatAreAimedSayHowManyMetWrites(t *testing.T) {
 	expect.That(t, strings.HasSuffix(proof(of), "; 3 of 4 kills amid writes"), "aimed kills: %s", proof(of))
 }
 
-// A checker that could not decide gives no figure: 0 would say that all is well.
+// A checker that could not decide yields no figure: 0 would say that all is well.
 func TestWhatIsUndecidedIsNoFigure(t *testing.T) {
 	for _, result := range []verdict.Result{verdict.OK, verdict.Violated, verdict.Undecided, verdict.Unpromised} {
 		o := run{new(trial.Trial), &verdict.Verdict{History: verdict.History{Result: result, Keys: 2}, Converged: verdict.Convergence{Result: result}}}
@@ -316,7 +316,7 @@ func TestFigureOfListsIsNotKnownWithoutLists(t *testing.T) {
 	}
 }
 
-// What never happened is worse than whatever took long.
+// What never happened is worse than anything that took long.
 func TestWhatNeverHappenedTakesForEver(t *testing.T) {
 	healing := func(seconds float64) verdict.Verdict {
 		return verdict.Verdict{Healing: []verdict.Healing{{Seconds: 1}, {Seconds: seconds}}}
@@ -352,7 +352,7 @@ func (s story) report() *Report {
 	return r
 }
 
-// done are calls of which so many were answered and so many refused, in a second.
+// done returns calls of which some were answered and some refused, in a second.
 func done(answered, refused int) verdict.Calls {
 	c := verdict.Calls{Count: answered + refused, Success: 1, PerSecond: float64(answered), Outcomes: map[trial.Outcome]int{trial.Done: answered, trial.Refused: refused}}
 	if c.Count > 0 {
@@ -362,13 +362,13 @@ func done(answered, refused int) verdict.Calls {
 	return c
 }
 
-// gap are calls as those given, with such a gap.
+// gap returns calls with a gap of a length.
 func gap(c verdict.Calls, seconds float64) verdict.Calls {
 	c.LongestGap = seconds
 	return c
 }
 
-// fault is one of a kind, injected from second 2 to second 8.
+// fault returns one of a kind, injected from second 2 to second 8.
 func fault(f scenario.Fault, nodes []int, count int) (scenario.Scenario, []trial.Fault) {
 	s := scenario.Scenario{Load: scenario.Load{Instances: 300}, Faults: []scenario.Fault{f}}
 	return s, []trial.Fault{{Kind: f.Kind, Nodes: nodes, From: 2 * second, To: 8 * second, Count: count}}

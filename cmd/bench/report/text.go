@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Advice is README's, and written by people: a report makes none up.
+// Advice is README's, and written by people: a report does not invent any.
 const Advice = "Take CP, the default, unless clients that are cut off with one server must still register, or you have only two machines."
 
 const title = "The same load and the same faults: what each registry does"
@@ -112,7 +112,7 @@ func (r *Report) headMarkdown(b *strings.Builder) {
 	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(r.columns())) + "\n")
 }
 
-// markdown is a row; figures that are better are in bold.
+// markdown writes a row; figures that are better are in bold.
 func (w row) markdown(b *strings.Builder) {
 	fmt.Fprintf(b, "| %s |", inMarkdown(w.Name))
 	for _, c := range w.Cells {
@@ -125,8 +125,8 @@ func (w row) markdown(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// Summary writes what a terminal shows: the chosen rows, a few rows of each scenario, how far they reach, what is not valid and
-// what was broken.
+// Summary writes what a terminal shows: the chosen rows, a few rows of each scenario, how far they reach, what is not
+// valid and what was broken.
 func (r *Report) Summary(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(cells ...string) {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// What a scenario may ask for.
+// Bounds of a scenario.
 const (
 	mostDatacenters = 3
 	shortest        = 2 * time.Second
 	longest         = time.Hour
-	usual           = 15 * time.Second // what scenarios without a length must fit into
+	usual           = 15 * time.Second // scenarios without a length must fit into this
 	mostInstances   = 100_000
-	mostCalls       = 100_000.0 // per second, of one rate
+	mostCalls       = 100_000.0 // per second, for one rate
 	mostWatchers    = 10_000
 	mostKeys        = 1000
 	mostWriters     = 1000 // of a shared key
@@ -25,7 +25,7 @@ const (
 	longestDelay    = time.Second
 )
 
-// checks collects values that cannot be, each with its key, as in faults[0].at.
+// checks collects invalid values, each with its key, as in faults[0].at.
 type checks []error
 
 func (c *checks) unless(ok bool, key, format string, args ...any) {
@@ -75,7 +75,7 @@ func mistakes(s Scenario) []error {
 	return c
 }
 
-// within is false for what is not a number, too.
+// within is also false for NaN.
 func within[T int | float64](c *checks, key string, got, least, most T) {
 	c.unless(got >= least && got <= most, key, "is %v; want %v to %v", got, least, most)
 }
@@ -181,7 +181,7 @@ func (c *checks) fault(key string, f Fault, s Scenario) {
 	}
 }
 
-// given refuses what a kind lacks, and what it cannot have.
+// given refuses a missing part of a kind, and one that it cannot have.
 func (c *checks) given(key string, kind Kind, needed, there bool, what string) {
 	c.unless(!needed || there, key, "is missing; want %s", what)
 	c.unless(needed || !there, key, "is given, but %s has none; want the key left out", kind)
@@ -189,7 +189,7 @@ func (c *checks) given(key string, kind Kind, needed, there bool, what string) {
 
 func (c *checks) nodes(key string, f Fault, datacenters int) {
 	if datacenters < 1 || datacenters > mostDatacenters {
-		return // reported already, and there are no nodes to select from
+		return // already reported, and there are no nodes to select from
 	}
 	places := Places(datacenters)
 	struck, err := Select(f.Nodes, places, 0)

@@ -15,17 +15,17 @@ type System string
 // The systems.
 const (
 	Rollcall System = "rollcall"
-	Eureka   System = "eureka" // Netflix's server as it is published, with its defaults
+	Eureka   System = "eureka" // Netflix's server as published, with its defaults
 )
 
-// Column is one of the registries that are compared: a column of every table.
+// Column is one of the compared registries: a column of every table.
 type Column struct {
-	Name     string            `json:"name"`  // by which it is asked for: letters, digits, dashes
+	Name     string            `json:"name"`  // name on the command line: letters, digits, dashes
 	Title    string            `json:"title"` // of the column
 	System   System            `json:"system"`
 	Mode     Mode              `json:"mode,omitempty"`     // of Rollcall
 	Settings map[string]string `json:"settings,omitempty"` // other than the defaults, by key of the configuration file
-	// Brief columns run only in the scenarios that are Chosen, and with fewer rounds.
+	// Brief columns run only in the Chosen scenarios, and with fewer rounds.
 	Brief bool `json:"brief,omitempty"`
 }
 
@@ -36,7 +36,7 @@ const (
 	syncAlways = "always"
 )
 
-// Columns are those that come with the program, in the order of reports.
+// Columns returns the columns that come with the program, in the order of reports.
 func Columns() []Column {
 	return []Column{
 		{Name: "cp", Title: "CP", System: Rollcall, Mode: CP},
@@ -47,7 +47,7 @@ func Columns() []Column {
 	}
 }
 
-// FindColumn finds one of those that come with the program, or reads one that the caller describes as in
+// FindColumn finds one of those that come with the program, or parses one that the caller describes as in
 // "slow=cp,test.sync-delay=20ms": a name, a mode of Rollcall, and settings.
 func FindColumn(text string) (Column, error) {
 	name, described, own := strings.Cut(text, "=")
@@ -90,7 +90,7 @@ func columnNames() []string {
 	return names
 }
 
-// Linearizable reports whether the column promises that reads and writes are.
+// Linearizable reports whether the column promises linearizable reads and writes.
 func (c Column) Linearizable() bool {
 	return c.Mode == CP && (c.Settings[readsKey] == "" || c.Settings[readsKey] == "linearizable")
 }
@@ -98,10 +98,10 @@ func (c Column) Linearizable() bool {
 // Leads reports whether a node of each datacenter leads.
 func (c Column) Leads() bool { return c.Mode == CP }
 
-// Promises reports whether a report fails if the column keeps no promise: it is ours.
+// Promises reports whether a report fails if the column breaks a promise: it is ours.
 func (c Column) Promises() bool { return c.System == Rollcall }
 
-// ListAge is how old a list may be that a node gives, by design: Eureka makes its lists anew every 30 s.
+// ListAge returns how old a node's list may be by design: Eureka makes its lists anew every 30 s.
 func (c Column) ListAge() time.Duration {
 	if c.System == Eureka {
 		return 35 * time.Second
@@ -109,10 +109,10 @@ func (c Column) ListAge() time.Duration {
 	return 0
 }
 
-// Streams reports whether nodes tell of changes as they come.
+// Streams reports whether nodes report changes as they happen.
 func (c Column) Streams() bool { return c.System == Rollcall }
 
-// LimitsOf are the limits of a scenario for a column: those under its name, or else under its mode.
+// LimitsOf returns the limits of a scenario for a column: those under its name, or else under its mode.
 func (s Scenario) LimitsOf(c Column) Limits {
 	if l, own := s.Limits[c.Name]; own {
 		return l
@@ -120,7 +120,7 @@ func (s Scenario) LimitsOf(c Column) Limits {
 	return s.Limits[string(c.Mode)]
 }
 
-// Cannot says why a column cannot run a scenario; empty: it can.
+// Cannot says why a column cannot run a scenario, or returns "" if it can.
 func (c Column) Cannot(s Scenario) string {
 	if c.System == Rollcall {
 		return ""
@@ -142,8 +142,9 @@ func (c Column) Cannot(s Scenario) string {
 	return ""
 }
 
-// Pair names the twins among the scenarios of a run: of two that differ only in whether their faults strike a node that
-// leads, the later one has the earlier one's name as its Twin. Quick, Chosen and Limits make no difference to servers.
+// Pair names the twins among the scenarios of a run: of two that differ only in whether their faults strike a node
+// that leads, the later one gets the earlier one's name as its Twin. Quick, Chosen and Limits make no difference to
+// servers.
 func Pair(run []Scenario) {
 	for i := range run {
 		run[i].Twin = ""
@@ -157,7 +158,7 @@ func Pair(run []Scenario) {
 	}
 }
 
-// exchanged is the scenario with the leader struck in the place of a node that does not lead, and the other way round.
+// exchanged returns the scenario with the leader struck instead of a node that does not lead, and vice versa.
 func (s Scenario) exchanged() (swapped Scenario, changed bool) {
 	other := map[string]string{"leader": "follower", "follower": "leader"}
 	s.Faults = slices.Clone(s.Faults)
@@ -169,12 +170,12 @@ func (s Scenario) exchanged() (swapped Scenario, changed bool) {
 	return s, changed
 }
 
-// content is what a scenario does to servers.
+// content returns what a scenario does to servers.
 func (s Scenario) content() Scenario {
 	return Scenario{Datacenters: s.Datacenters, Length: s.Length, Load: s.Load, Storms: s.Storms, Faults: s.Faults, Settings: s.Settings}
 }
 
-// RoundsOf is how often a column runs a scenario if its rounds are to be so many; 0: not at all.
+// RoundsOf returns how often a column runs a scenario, given the number of rounds; 0 means not at all.
 func (c Column) RoundsOf(s Scenario, rounds int) int {
 	switch {
 	case c.Cannot(s) != "", c.Brief && !s.Chosen:
@@ -185,10 +186,10 @@ func (c Column) RoundsOf(s Scenario, rounds int) int {
 	return rounds
 }
 
-// fewRounds is how often at most a brief column runs a scenario, and all columns one without faults and storms.
+// fewRounds is the maximum of rounds for a brief column, and for all columns in a scenario without faults and storms.
 const fewRounds = 3
 
-// SettingsFor are what a column's nodes are set to in a scenario. What makes the column is above what the scenario sets.
+// SettingsFor returns the settings of a column's nodes in a scenario. The column's settings override the scenario's.
 func (c Column) SettingsFor(s Scenario) map[string]string {
 	if c.System != Rollcall {
 		return nil
@@ -203,11 +204,11 @@ func (c Column) SettingsFor(s Scenario) map[string]string {
 	return all
 }
 
-// Heading is the column's title.
+// Heading returns the column's title.
 func (c Column) Heading() string { return cmp.Or(c.Title, c.Name) }
 
-// HeartbeatsOnly reports whether nothing but heartbeats is sent, and nothing happens: only then what is spent is the price
-// of heartbeats and instances, and nobody observes the nodes meanwhile.
+// HeartbeatsOnly reports whether nothing but heartbeats is sent, and nothing happens: only then does the cost come
+// from heartbeats and instances alone, and nobody observes the nodes meanwhile.
 func (s Scenario) HeartbeatsOnly() bool {
 	l := s.Load
 	return l.Registers+l.Writes+l.Reads+l.Fetches+l.Deltas+l.Sightings+l.Sealed == 0 && l.Watchers == 0 && len(s.Storms)+len(s.Faults) == 0

@@ -22,8 +22,8 @@ func ReadFile(path string) (Scenario, error) {
 	return Parse(filepath.Base(path), text)
 }
 
-// Parse reads a scenario, and fills in the defaults. Unknown and repeated keys and values of the wrong kind are errors with their
-// lines; if there are none of these, the error joins every value that cannot be, with its key.
+// Parse parses a scenario, and fills in the defaults. Unknown and repeated keys and values of the wrong kind are
+// errors with their lines; if there are none of these, the error joins every invalid value, with its key.
 func Parse(name string, text []byte) (Scenario, error) {
 	s := defaults()
 	dec := yaml.NewDecoder(bytes.NewReader(text))
@@ -59,7 +59,7 @@ func atLine(n *yaml.Node, err error) error {
 	return nil
 }
 
-// defaults is a scenario of which nothing was said.
+// defaults returns a scenario with every default.
 func defaults() Scenario {
 	return Scenario{
 		Datacenters: 1,
@@ -81,15 +81,15 @@ func defaults() Scenario {
 	}
 }
 
-// rateFields are the rates of a load that a storm may change, by their names in files.
+// rateFields returns the rates of a load that a storm may change, by their names in files.
 func rateFields(l *Load) map[string]*float64 {
 	return map[string]*float64{
 		"registers": &l.Registers, "writes": &l.Writes, "reads": &l.Reads, "fetches": &l.Fetches, "deltas": &l.Deltas, "sealed": &l.Sealed,
 	}
 }
 
-// With is the load with other rates, by their names in files, as in a storm. Names that a storm cannot hold
-// change nothing.
+// With returns the load with other rates, by their names in files, as in a storm. Names that a storm cannot have are
+// ignored.
 func (l Load) With(rates map[string]float64) Load {
 	of := rateFields(&l)
 	for name, rate := range rates {

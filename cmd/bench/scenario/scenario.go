@@ -24,47 +24,54 @@ const (
 
 // Scenario is what happens in a trial. Parse fills in the defaults.
 type Scenario struct {
-	Name        string            `yaml:"name" json:"name"`     // letters, digits, dashes
-	Title       string            `yaml:"title" json:"title"`   // of its part of the report
-	About       string            `yaml:"about" json:"about"`   // a sentence or two: what it shows
-	Quick       bool              `yaml:"quick" json:"quick"`   // part of --quick
-	Chosen      bool              `yaml:"chosen" json:"chosen"` // brief columns run it, too
-	Datacenters int               `yaml:"datacenters" json:"datacenters"`
-	Length      Span              `yaml:"length" json:"length"`     // of the load; 0: the comparison's
-	Load        Load              `yaml:"load" json:"load"`         // from the begin to the end
-	Storms      []Storm           `yaml:"storms" json:"storms"`     // stretches of another load
-	Faults      []Fault           `yaml:"faults" json:"faults"`     //
-	Settings    map[string]string `yaml:"settings" json:"settings"` // of all nodes of Rollcall, other than the defaults
-	Limits      map[string]Limits `yaml:"limits" json:"limits"`     // beyond which the comparison fails, by column or mode
-	// Twin is the scenario of the same run from which this one differs only in whether leaders are struck (Pair); empty: none.
+	Name        string  `yaml:"name" json:"name"`     // letters, digits, dashes
+	Title       string  `yaml:"title" json:"title"`   // heading of its part of the report
+	About       string  `yaml:"about" json:"about"`   // a sentence or two about what it shows
+	Quick       bool    `yaml:"quick" json:"quick"`   // part of --quick
+	Chosen      bool    `yaml:"chosen" json:"chosen"` // brief columns run it, too
+	Datacenters int     `yaml:"datacenters" json:"datacenters"`
+	Length      Span    `yaml:"length" json:"length"` // of the load; 0 means the comparison's
+	Load        Load    `yaml:"load" json:"load"`     // throughout
+	Storms      []Storm `yaml:"storms" json:"storms"` // stretches of another load
+	Faults      []Fault `yaml:"faults" json:"faults"` //
+	// of all nodes of Rollcall, other than the defaults
+	Settings map[string]string `yaml:"settings" json:"settings"`
+	// beyond which the comparison fails, by column or mode
+	Limits map[string]Limits `yaml:"limits" json:"limits"`
+	// Twin is the scenario of the same run that this one differs from only in whether leaders are struck (Pair); empty
+	// for none.
 	Twin string `yaml:"-" json:"twin,omitempty"`
 }
 
-// Load is what clients do. Rates are calls per second, of all clients together, by a schedule that does not
-// wait for answers.
+// Load is what clients do. Rates are calls per second, of all clients together, by a schedule that does not wait for
+// answers.
 type Load struct {
-	Instances  int     `yaml:"instances" json:"instances"`     // that send heartbeats
-	Heartbeat  Span    `yaml:"heartbeat" json:"heartbeat"`     // each instance's interval: whole seconds
-	Lease      Span    `yaml:"lease" json:"lease"`             // each instance's duration: whole seconds
-	Registers  float64 `yaml:"registers" json:"registers"`     // new instances per second, canceled after a while at the same rate
-	Writes     float64 `yaml:"writes" json:"writes"`           // calls per second that change the watched keys
-	Reads      float64 `yaml:"reads" json:"reads"`             // calls per second that read watched keys
-	Fetches    float64 `yaml:"fetches" json:"fetches"`         // full registries per second
-	Deltas     float64 `yaml:"deltas" json:"deltas"`           // deltas per second
-	Watchers   int     `yaml:"watchers" json:"watchers"`       // that hold a stream of changes open
-	Sightings  float64 `yaml:"sightings" json:"sightings"`     // registrations per second whose way to every node is timed
+	Instances int  `yaml:"instances" json:"instances"` // that send heartbeats
+	Heartbeat Span `yaml:"heartbeat" json:"heartbeat"` // each instance's interval: whole seconds
+	Lease     Span `yaml:"lease" json:"lease"`         // each instance's duration: whole seconds
+	// new instances per second, canceled after a while at the same rate
+	Registers float64 `yaml:"registers" json:"registers"`
+	Writes    float64 `yaml:"writes" json:"writes"`     // calls per second that change the watched keys
+	Reads     float64 `yaml:"reads" json:"reads"`       // calls per second that read watched keys
+	Fetches   float64 `yaml:"fetches" json:"fetches"`   // full registries per second
+	Deltas    float64 `yaml:"deltas" json:"deltas"`     // deltas per second
+	Watchers  int     `yaml:"watchers" json:"watchers"` // that hold a stream of changes open
+	// registrations per second whose way to every node is timed
+	Sightings  float64 `yaml:"sightings" json:"sightings"`
 	OwnKeys    int     `yaml:"own-keys" json:"own_keys"`       // watched keys with one writer each
 	SharedKeys int     `yaml:"shared-keys" json:"shared_keys"` // watched keys with writers at every node
-	KeyWriters int     `yaml:"key-writers" json:"key_writers"` // of each shared key, spread over the nodes; 0: one at each node
-	Sealed     float64 `yaml:"sealed" json:"sealed"`           // sealed instances per second: written once or twice, and never again
+	// of each shared key, spread over the nodes; 0 means one at each node
+	KeyWriters int `yaml:"key-writers" json:"key_writers"`
+	// sealed instances per second: written once or twice, and never again
+	Sealed float64 `yaml:"sealed" json:"sealed"`
 }
 
-// Storm is a stretch with another load: rates that are given replace those of the scenario's load. Storms do not
-// overlap.
+// Storm is a stretch with another load: its rates replace those of the scenario's load. Storms do not overlap.
 type Storm struct {
-	At   Moment             `yaml:"at" json:"at"`
-	For  Moment             `yaml:"for" json:"for"`
-	Load map[string]float64 `yaml:"load" json:"load"` // by the rates' names in files: registers, writes, reads, fetches, deltas, sealed
+	At  Moment `yaml:"at" json:"at"`
+	For Moment `yaml:"for" json:"for"`
+	// by the rates' names in files: registers, writes, reads, fetches, deltas, sealed
+	Load map[string]float64 `yaml:"load" json:"load"`
 }
 
 // Kind is what a fault does.
@@ -84,40 +91,41 @@ const (
 	Flap     Kind = "flap"      // instances cancel and register again, once a second each
 )
 
-// Fault is one fault: its kind, which nodes or instances it strikes, and when. Of the faults of processes (kill, lose,
-// restart, pause), of links (isolate, cut-link) and of disks each, one ends before the next begins.
+// Fault is one fault: its kind, which nodes or instances it strikes, and when. Within each of the groups processes
+// (kill, lose, restart, pause), links (isolate, cut-link) and disks, one fault ends before the next begins.
 type Fault struct {
 	At    Moment `yaml:"at" json:"at"`
-	For   Moment `yaml:"for" json:"for"` // 0: it has no end (die, lose)
+	For   Moment `yaml:"for" json:"for"` // 0 if it has no end (die, lose)
 	Kind  Kind   `yaml:"kind" json:"kind"`
 	Nodes string `yaml:"nodes" json:"nodes"` // as Select understands it: leader, follower, followers, all, dc2, node1
-	// Instances is a number of them ("1"), or a share of them ("10%"), of die, silence and flap.
+	// Instances is a number of them ("1"), or a share of them ("10%"), for die, silence and flap.
 	Instances string `yaml:"instances" json:"instances"`
-	Delay     Span   `yaml:"delay" json:"delay"` // of slow-disk
-	// Times is how often a kill strikes: as often within For nodes are selected, killed as soon as a write is on its way
-	// to them, and started again. 0: once, at At, for as long as For.
+	Delay     Span   `yaml:"delay" json:"delay"` // for slow-disk
+	// Times is how often a kill strikes: that many times within For nodes are selected, killed as soon as a write is
+	// on its way to them, and restarted. 0 means once, at At, for as long as For.
 	Times int `yaml:"times" json:"times"`
 }
 
-// Limits are what a trial must keep. A nil limit is not stated. What a mode promises at all times need not
-// be stated: linearizable histories (cp), convergence and no update lost against the rule (ap), nothing
-// lost or revived (both).
+// Limits are what a trial must keep. A nil limit is not stated. What a mode always promises need not be stated:
+// linearizable histories (cp), convergence and no update lost against the rule (ap), nothing lost or revived (both).
 type Limits struct {
-	WriteGap       *Span    `yaml:"write-gap" json:"write_gap,omitempty"` // longest time without an acknowledged write
-	ReadGap        *Span    `yaml:"read-gap" json:"read_gap,omitempty"`
-	WriteSuccess   *float64 `yaml:"write-success" json:"write_success,omitempty"` // least share of writes that succeed, 0 to 1
+	WriteGap *Span `yaml:"write-gap" json:"write_gap,omitempty"` // longest time without an acknowledged write
+	ReadGap  *Span `yaml:"read-gap" json:"read_gap,omitempty"`
+	// minimum share of writes that succeed, 0 to 1
+	WriteSuccess   *float64 `yaml:"write-success" json:"write_success,omitempty"`
 	ReadSuccess    *float64 `yaml:"read-success" json:"read_success,omitempty"`
 	Converged      *Span    `yaml:"converged" json:"converged,omitempty"` // from the end of the last fault
 	FalseEvictions *int     `yaml:"false-evictions" json:"false_evictions,omitempty"`
-	Removal        *Span    `yaml:"removal" json:"removal,omitempty"` // from a dead instance's last heartbeat until no node lists it, p99
-	// MayLose: what was acknowledged by a node just before it was killed may be lost, or revived if it was a
+	// from a dead instance's last heartbeat until no node lists it, p99
+	Removal *Span `yaml:"removal" json:"removal,omitempty"`
+	// MayLose allows losing what was acknowledged by a node just before it was killed, or reviving it if it was a
 	// cancel. Mode ap writes to its disk and replicates after it has answered, unless data.sync is always.
 	MayLose bool `yaml:"may-lose" json:"may_lose,omitempty"`
 }
 
-// needs says what a kind of fault is made of.
+// needs lists the parts of a kind of fault.
 type needs struct {
-	group     string // of which only one can hold at a time; empty: any number
+	group     string // only one of a group can be active at a time; empty allows any number
 	nodes     bool
 	instances bool
 	delay     bool
@@ -149,10 +157,10 @@ func kindNames() string {
 // Span is a duration, as 15s or 100ms in files and in JSON.
 type Span time.Duration
 
-// String is the span as in files.
+// String returns the span as written in files.
 func (s Span) String() string { return time.Duration(s).String() }
 
-// Duration is the span as a duration.
+// Duration returns the span as a duration.
 func (s Span) Duration() time.Duration { return time.Duration(s) }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -175,7 +183,7 @@ type Moment struct {
 	Fixed   time.Duration
 }
 
-// In is the moment in a trial of a length.
+// In returns the moment in a trial of a length.
 func (m Moment) In(length time.Duration) time.Duration {
 	if m.Fixed != 0 {
 		return m.Fixed
@@ -183,7 +191,7 @@ func (m Moment) In(length time.Duration) time.Duration {
 	return time.Duration(m.Percent / 100 * float64(length))
 }
 
-// String is the moment as in files.
+// String returns the moment as written in files.
 func (m Moment) String() string {
 	if m.Fixed != 0 {
 		return m.Fixed.String()

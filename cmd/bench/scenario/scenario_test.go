@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// pages are where docs/scenarios.md is, from here.
+// pages is the path to docs/ from here.
 const pages = "../../../docs/"
 
 func page(t *testing.T) string {
@@ -127,7 +127,7 @@ func TestBuiltinScenariosOfHeartbeatsSendNothingElse(t *testing.T) {
 	}
 }
 
-// Kills amid writes need writes that overlap, of keys whose histories the checker decides however many calls overlap.
+// Kills amid writes need overlapping writes, of keys whose histories the checker decides however many calls overlap.
 func TestKillsAmidWritesAreManyAndOfSharedKeysOnly(t *testing.T) {
 	all := builtins(t)
 	s := all[slices.IndexFunc(all, func(s Scenario) bool { return s.Name == "kills-amid-writes" })]
@@ -556,7 +556,7 @@ func TestShareReadsNumbersAndPercentages(t *testing.T) {
 	for _, tt := range []struct {
 		which string
 		of    int
-		want  int // 0: refused
+		want  int // 0 if refused
 	}{
 		{"1", 300, 1},
 		{"300", 300, 300},

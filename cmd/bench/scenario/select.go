@@ -18,7 +18,7 @@ type Place struct {
 	Datacenter string // dc1 …
 }
 
-// Places are the nodes of a comparison's cluster, by their numbers.
+// Places returns the nodes of a comparison's cluster, by number.
 func Places(datacenters int) []Place {
 	var all []Place
 	for i := range datacenters * NodesPerDatacenter {
@@ -75,7 +75,7 @@ func meaning(part string, nodes []Place, leader int) func(node int) bool {
 	}
 }
 
-// follower is the node after the leader in its datacenter; -1 if the leader is alone there.
+// follower returns the node after the leader in its datacenter, or -1 if the leader is alone there.
 func follower(nodes []Place, leader int) int {
 	for i := 1; i < len(nodes); i++ {
 		next := (leader + i) % len(nodes)
@@ -86,7 +86,7 @@ func follower(nodes []Place, leader int) int {
 	return -1
 }
 
-// Share is how many of a number of instances are meant: by a number ("1"), or by a share of them ("10%", rounded
+// Share returns how many of a number of instances are meant, by a number ("1"), or by a share of them ("10%", rounded
 // up).
 func Share(which string, of int) (int, error) {
 	count, err := share(which, of)
@@ -102,7 +102,7 @@ func share(which string, of int) (int, error) {
 		if err != nil || !(p > 0 && p <= 100) {
 			return 0, strconv.ErrRange
 		}
-		// Not by dividing first: 7 % of 300 would be 22.
+		// Multiplied first: otherwise 7 % of 300 would be 22.
 		return int(math.Ceil(p * float64(of) / 100)), nil
 	}
 	n, err := strconv.Atoi(which)
@@ -115,8 +115,8 @@ func share(which string, of int) (int, error) {
 //go:embed scenarios/*.yaml
 var files embed.FS
 
-// order is that of reports: first how it is when all is well, then what servers, links and clients do to it,
-// then what it costs. Each is scenarios/NAME.yaml.
+// order is the order of reports: first the normal state, then what servers, links and clients do to it, then what it
+// costs. Each is scenarios/NAME.yaml.
 var order = []string{
 	"steady",
 	"leader-killed",
@@ -145,7 +145,7 @@ var order = []string{
 	"heartbeats-20000",
 }
 
-// Builtin are the scenarios that come with the program, in the order of reports.
+// Builtin returns the scenarios that come with the program, in the order of reports.
 func Builtin() ([]Scenario, error) {
 	var all []Scenario
 	var errs []error

@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// longest bounds every moment and every span of a trial: no scenario lasts as long.
+// longest bounds every moment and every span of a trial: no scenario lasts that long.
 const longest = Micros(24 * time.Hour / time.Microsecond)
 
-// Check reports everything that cannot be in a comparison, a trial each: what Trial.Check finds, trials of columns and scenarios
-// that the comparison does not describe, and two of the same round. Files are checked before anything is computed from them.
+// Check reports everything that is invalid in a comparison, one mistake per trial: what Trial.Check finds, trials of
+// columns and scenarios that the comparison does not describe, and two of the same round. Files are checked before
+// anything is computed from them.
 func (c *Comparison) Check() error {
 	var errs []error
 	scenarios, columns := make(map[string]bool), make(map[string]bool)
@@ -49,8 +50,8 @@ func (c *Comparison) Check() error {
 	return errors.Join(errs...)
 }
 
-// Check reports the first thing that cannot be in a trial: a node that it does not have, a time before the trial's or days
-// after it, a count below 0, an unknown word. What is merely suspicious is left to verdicts.
+// Check reports the first invalid value in a trial: a node that it does not have, a time before the trial's or days
+// after it, a negative count, an unknown word. Merely suspicious values are left to verdicts.
 func (t *Trial) Check() error {
 	switch {
 	case t.Round < 1:
@@ -88,16 +89,17 @@ func (t *Trial) Check() error {
 	return nil
 }
 
-// wrong is a mistake in a field of a trial.
+// wrong records a mistake in a field of a trial.
 func (t *Trial) wrong(field, format string, args ...any) error {
 	return fmt.Errorf("the trial of %s in the column %s, round %d: %s: %s", t.Scenario, t.Column, t.Round, field, fmt.Sprintf(format, args...))
 }
 
-// checks finds the first mistake in the records of a trial. The tags "check" of their fields say what a number is: a node, a count,
-// a total since a machine began, or the end of a call, of which method call knows more. Other times are within a day of the load.
+// checks finds the first mistake in the records of a trial. The tags "check" of their fields say what a number is: a
+// node, a count, a total since a machine began, or the end of a call, which method call checks. Other times are within
+// a day of the load.
 type checks struct {
 	trial *Trial
-	text  string // of the first mistake; empty: none was found
+	text  string // of the first mistake; empty if none was found
 }
 
 func (c *checks) that(ok bool, format string, args ...any) {
@@ -106,7 +108,7 @@ func (c *checks) that(ok bool, format string, args ...any) {
 	}
 }
 
-// record checks a record, and all that is in it.
+// record checks a record, and everything in it.
 func (c *checks) record(v reflect.Value) {
 	if v.Kind() != reflect.Struct {
 		c.value(v, "")
@@ -143,7 +145,7 @@ func (c *checks) value(v reflect.Value, is string) {
 	}
 }
 
-// rules are those of a record that the type of no field says.
+// rules checks the rules of a record that no field's type expresses.
 func (c *checks) rules(record any) {
 	switch r := record.(type) {
 	case Fault:
@@ -165,9 +167,9 @@ func (c *checks) rules(record any) {
 		c.span(r.Answered - r.Asked)
 	case Sighting:
 		c.that(slices.Contains(Ways, r.Way), "there is no way %q", r.Way)
-		c.span(r.Delay + 1) // -1: not within the trial
+		c.span(r.Delay + 1) // -1 if not within the trial
 	case Leader:
-		c.that(r.Leader >= -1 && r.Leader < len(c.trial.Nodes), "there is no node number %d", r.Leader) // -1: none
+		c.that(r.Leader >= -1 && r.Leader < len(c.trial.Nodes), "there is no node number %d", r.Leader) // -1 for none
 	}
 }
 

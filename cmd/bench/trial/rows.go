@@ -7,10 +7,10 @@ import (
 	"reflect"
 )
 
-// Records that a trial has thousands of are arrays in JSON, their fields in the order of the struct and without names: a
-// comparison's file would be three times as large with them. Times are in µs since the load began. A time that ends a span (Returned,
-// Answered) is written as the length of the span, -1 if it never ended. Actions and outcomes are one letter each. An empty list at the
-// end is left out.
+// Records that a trial has thousands of are arrays in JSON, their fields in the order of the struct and without names:
+// a comparison's file would be three times as large with them. Times are in µs since the load began. A time that ends
+// a span (Returned, Answered) is written as the length of the span, -1 if it never ended. Actions and outcomes are one
+// letter each. An empty list at the end is left out.
 
 // The letters of outcomes are those of Bin's fields.
 var letters = map[string]string{
@@ -90,7 +90,7 @@ func letterOf(word string) string {
 	return word
 }
 
-// beginOf is when the span began that field i of a record ends.
+// beginOf returns when the span that field i of a record ends began.
 func beginOf(r reflect.Value, i int) (begun Micros, ends bool) {
 	if name := r.Type().Field(i).Name; name == "Returned" || name == "Answered" && r.Field(i).Type() == reflect.TypeFor[Micros]() {
 		return Micros(r.Field(i - 1).Int()), true
@@ -98,7 +98,7 @@ func beginOf(r reflect.Value, i int) (begun Micros, ends bool) {
 	return 0, false
 }
 
-// readRow fills in a record from an array of as many values as it has fields. A list at the end may be missing.
+// readRow fills in a record from an array with as many values as it has fields. A list at the end may be missing.
 func readRow(data []byte, what string, into any) error {
 	r := reflect.ValueOf(into).Elem()
 	var values []any
@@ -129,7 +129,7 @@ func readRow(data []byte, what string, into any) error {
 	return nil
 }
 
-// wordOf is the word that a letter stands for. Any other word stands for itself.
+// wordOf returns the word that a letter stands for. Any other word stands for itself.
 func wordOf[W ~string](letter W, words ...W) W {
 	for _, word := range words {
 		if letters[string(word)] == string(letter) {

@@ -1,6 +1,6 @@
-// Package trial is what a comparison has measured: one scenario, in one column, once, is a trial. It holds
-// raw observations only; every figure of a report is computed from them (package verdict),
-// so that they can be computed again from the file.
+// Package trial holds what a comparison has measured: one scenario, in one column, once, is a trial. It holds raw
+// observations only; every figure of a report is computed from them (package verdict), so that they can be computed
+// again from the file.
 package trial
 
 import (
@@ -15,29 +15,29 @@ import (
 // Micros is a moment of a trial, in µs since its load began (negative: before), or a span in µs.
 type Micros int64
 
-// Since is the moment of a time in a trial whose load began at began.
+// Since returns a time as a moment of a trial whose load began at began.
 func Since(began, t time.Time) Micros { return Of(t.Sub(began)) }
 
-// Of is a duration in µs.
+// Of returns a duration in µs.
 func Of(d time.Duration) Micros { return Micros(d / time.Microsecond) }
 
-// Duration is the span as a duration.
+// Duration returns the span as a duration.
 func (m Micros) Duration() time.Duration { return time.Duration(m) * time.Microsecond }
 
-// Seconds is the span in seconds.
+// Seconds returns the span in seconds.
 func (m Micros) Seconds() float64 { return float64(m) / 1e6 }
 
 // Comparison is one run of `rollcall-bench compare`: the raw file of its report.
 type Comparison struct {
 	Version   string              `json:"version"` // of the program
-	Date      string              `json:"date"`    // of the run's begin, as 2006-01-02
+	Date      string              `json:"date"`    // of the run's start, as 2006-01-02
 	Machine   Machine             `json:"machine"`
 	Plan      Plan                `json:"plan"`
 	Scenarios []scenario.Scenario `json:"scenarios"` // as run, defaults filled in
 	Trials    []Trial             `json:"trials"`    // in the order in which they ran
 }
 
-// Column is one of the comparison's by its name; one that is not described promises nothing.
+// Column returns one of the comparison's columns by name; an undescribed one promises nothing.
 func (c *Comparison) Column(name string) scenario.Column {
 	for _, column := range c.Plan.Columns {
 		if column.Name == name {
@@ -47,19 +47,19 @@ func (c *Comparison) Column(name string) scenario.Column {
 	return scenario.Column{Name: name, Title: name}
 }
 
-// Machine describes where figures come from, as far as it explains them. Nothing that names the machine or its owner is
-// in it.
+// Machine describes the machine as far as that explains the figures. It contains nothing that names the machine or its
+// owner.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
 	Memory string `json:"memory"`
 	Disk   string `json:"disk"`
-	Sync   string `json:"sync"` // what one durable write takes
+	Sync   string `json:"sync"` // duration of one durable write
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"`
 }
 
-// String is the machine in a sentence's part.
+// String describes the machine as part of a sentence.
 func (m Machine) String() string {
 	return fmt.Sprintf("Machine: %s, %d cores, %s of memory; %s, %s; %s; %s", m.CPU, m.Cores, m.Memory, m.Disk, m.Sync, m.Kernel, m.Go)
 }
@@ -73,9 +73,9 @@ type Plan struct {
 	Length      Micros            `json:"length_us"` // of a trial's load, unless its scenario says otherwise
 	Columns     []scenario.Column `json:"columns"`   // compared
 	LeftOut     []string          `json:"left_out"`  // sentences: what did not run, and why
-	// Only are the trials that were asked for (--only): SCENARIO, COLUMN or SCENARIO/COLUMN each; none: all.
+	// Only lists the trials that were asked for (--only): SCENARIO, COLUMN or SCENARIO/COLUMN each; empty means all.
 	Only    []string `json:"only,omitempty"`
-	Timeout Micros   `json:"timeout_us"` // after which a client gives a try up
+	Timeout Micros   `json:"timeout_us"` // after which a client abandons a try
 	Took    Micros   `json:"took_us"`    // the whole comparison
 }
 
@@ -93,32 +93,35 @@ type Trial struct {
 	Round    int    `json:"round"`  // from 1
 	Seed     uint64 `json:"seed"`
 	Length   Micros `json:"length_us"`           // of the load; observations go on until the end
-	Agreed   Micros `json:"agreed_us"`           // when all nodes held the same at the end; -1: they did not in time
+	Agreed   Micros `json:"agreed_us"`           // when all nodes held the same at the end; -1 if they did not in time
 	Ended    Micros `json:"settled_us"`          // when the observations ended
 	Cores    int    `json:"cores" check:"count"` // of the machine
-	Took     Micros `json:"took_us"`             // all of it, the cluster's start and end included
+	Took     Micros `json:"took_us"`             // total, including the cluster's start and end
 	Nodes    []Node `json:"nodes"`               // numbered by their place in this list
-	Failed   string `json:"failed"`              // why the trial could not be completed; empty: it was
-	// Repeats are why earlier tries of the trial are not valid: the machine did not carry them. They are in no figure.
+	Failed   string `json:"failed"`              // why the trial could not be completed; empty if it was
+	// Repeats says why earlier tries of the trial are not valid: the machine could not carry them. They are in no
+	// figure.
 	Repeats []string `json:"repeats,omitempty"`
 
-	Faults     []Fault     `json:"faults"`
-	Series     []Series    `json:"series"`
-	Clients    []Client    `json:"clients"`    // what single clients had to bear
-	Sealed     []Sealed    `json:"sealed"`     // instances that are written once or twice, and never again
-	Forgotten  []Forgotten `json:"forgotten"`  // heartbeats answered 404 though the instance was registered and alive
-	Machine    []Health    `json:"machine"`    // every second: whether the machine carried all this
-	History    []Call      `json:"history"`    // every call on the watched keys, ordered by the time of the call
-	Lists      []List      `json:"lists"`      // every list that an observer fetched
-	Sightings  []Sighting  `json:"sightings"`  // when acknowledged registrations were first seen
-	Departures []Departure `json:"departures"` // instances that died or were canceled, and when nodes stopped listing them
-	Evictions  []Eviction  `json:"evictions"`  // told by the nodes' watches
-	Leaders    []Leader    `json:"leaders"`    // whenever what a node says of its leader changed; mode cp
-	Usage      []Usage     `json:"usage"`      // every second, per node
-	Ending     []Ending    `json:"ending"`     // per node, when all nodes agreed or time was up
+	Faults  []Fault  `json:"faults"`
+	Series  []Series `json:"series"`
+	Clients []Client `json:"clients"` // what single clients had to bear
+	Sealed  []Sealed `json:"sealed"`  // instances that are written once or twice, and never again
+	// heartbeats answered 404 although the instance was registered and alive
+	Forgotten []Forgotten `json:"forgotten"`
+	Machine   []Health    `json:"machine"`   // every second: whether the machine carried all this
+	History   []Call      `json:"history"`   // every call on the watched keys, ordered by the time of the call
+	Lists     []List      `json:"lists"`     // every list that an observer fetched
+	Sightings []Sighting  `json:"sightings"` // when acknowledged registrations were first seen
+	// instances that died or were canceled, and when nodes stopped listing them
+	Departures []Departure `json:"departures"`
+	Evictions  []Eviction  `json:"evictions"` // told by the nodes' watches
+	Leaders    []Leader    `json:"leaders"`   // whenever a node's statement about its leader changed; mode cp
+	Usage      []Usage     `json:"usage"`     // every second, per node
+	Ending     []Ending    `json:"ending"`    // per node, when all nodes agreed or time was up
 }
 
-// NodeName is what a node is called, by its number.
+// NodeName returns a node's name, by its number.
 func (t *Trial) NodeName(number int) string {
 	if number < 0 || number >= len(t.Nodes) {
 		return fmt.Sprintf("node number %d", number)
@@ -132,16 +135,16 @@ type Node struct {
 	Datacenter string `json:"dc"`   // dc1 …
 }
 
-// Fault is a fault as it was injected: what the bands in the plots show.
+// Fault is a fault as it was injected: the bands in the plots show it.
 type Fault struct {
 	Kind  scenario.Kind `json:"kind"`
 	Text  string        `json:"text"`               // as in "leader node2 killed"
-	Nodes []int         `json:"nodes" check:"node"` // that it struck; of a partition: the smaller side
+	Nodes []int         `json:"nodes" check:"node"` // struck ones; for a partition the smaller side
 	From  Micros        `json:"from_us"`
-	To    Micros        `json:"to_us"`               // when it was undone; equal to From: it has no length
-	Ready Micros        `json:"ready_us"`            // when all restarted nodes could serve again; 0: nothing was restarted
-	Count int           `json:"count" check:"count"` // instances that it struck
-	Kills []Kill        `json:"kills"`               // of a fault that ends processes: each end
+	To    Micros        `json:"to_us"`               // when it was undone; equal to From if it has no length
+	Ready Micros        `json:"ready_us"`            // when all restarted nodes could serve again; 0 if nothing was restarted
+	Count int           `json:"count" check:"count"` // struck instances
+	Kills []Kill        `json:"kills"`               // for a fault that ends processes: each end
 }
 
 // Kill is the end of a process.
@@ -154,8 +157,8 @@ type Kill struct {
 // Operation is what a client asked for.
 type Operation string
 
-// The operations. A fetch is of the whole registry. Probes are calls on watched keys: each stays with one node, so that
-// what that node answers is known, and no client goes without an answer because of it.
+// The operations. A fetch is of the whole registry. Probes are calls on watched keys: each stays with one node, so
+// that what that node answers is known, and no client goes without an answer because of it.
 const (
 	Heartbeat  Operation = "heartbeat"
 	Register   Operation = "register"
@@ -182,12 +185,12 @@ type Outcome string
 const (
 	Done      Outcome = "done"
 	NotFound  Outcome = "not found" // 404: answered, about an instance that is not registered
-	Refused   Outcome = "refused"   // answered that it was not done: 4xx, 5xx but 504
-	Unreached Outcome = "unreached" // no node took the call
+	Refused   Outcome = "refused"   // answered that it was not done: 4xx, 5xx except 504
+	Unreached Outcome = "unreached" // no node accepted the call
 	Unknown   Outcome = "unknown"   // 504, or no answer to what was sent
 )
 
-// Outcomes lists them.
+// Outcomes lists all outcomes.
 var Outcomes = []Outcome{Done, NotFound, Refused, Unreached, Unknown}
 
 // Answered reports whether the client got what it asked for.
@@ -196,16 +199,16 @@ func (o Outcome) Answered() bool { return o == Done || o == NotFound }
 // BinLength is the resolution of a Series.
 const BinLength = 100 * time.Millisecond
 
-// Series is what came of one operation of those clients whose home is one node.
+// Series is the outcome of one operation for the clients of one home node.
 type Series struct {
 	Operation Operation `json:"operation"`
 	Node      int       `json:"node" check:"node"`
 	Bins      []Bin     `json:"bins"` // ascending; empty ones are left out
 }
 
-// Bin counts the calls that were due in a stretch of BinLength, by their outcomes. A call that was due
-// while its client was still busy counts where it was due, and its latency from then: a server that stalls
-// cannot hide the calls that it kept from being sent.
+// Bin counts the calls that were due in a stretch of BinLength, by outcome. A call that was due while its client was
+// still busy counts where it was due, and its latency from then: a server that stalls cannot hide the calls that it
+// kept from being sent.
 type Bin struct {
 	Number    int `json:"n"` // it begins at Number × BinLength
 	Done      int `json:"d,omitempty" check:"count"`
@@ -213,12 +216,12 @@ type Bin struct {
 	Refused   int `json:"r,omitempty" check:"count"`
 	Unreached int `json:"x,omitempty" check:"count"`
 	Unknown   int `json:"u,omitempty" check:"count"`
-	// Latencies of the answered calls (Done and NotFound) as pairs of a latency in µs, ascending, and how
-	// many calls took as long, to within 1 % (the lowest value of a bucket of an HdrHistogram of two digits).
+	// Latencies of the answered calls (Done and NotFound) as pairs of a latency in µs, ascending, and how many calls
+	// took that long, to within 1 % (the lowest value of a bucket of an HdrHistogram of two digits).
 	Latencies []int64 `json:"l,omitempty"`
 }
 
-// Count is the counter of an outcome.
+// Count returns the counter of an outcome.
 func (b *Bin) Count(o Outcome) *int {
 	switch o {
 	case Done:
@@ -239,7 +242,7 @@ func (b *Bin) Due() int { return b.Done + b.NotFound + b.Refused + b.Unreached +
 // Answered counts the calls whose clients got what they asked for.
 func (b *Bin) Answered() int { return b.Done + b.NotFound }
 
-// Pairs are the latencies of the answered calls, in µs, and how many calls took as long.
+// Pairs yields the latencies of the answered calls, in µs, and how many calls took that long.
 func (b *Bin) Pairs() iter.Seq2[int64, int] {
 	return func(yield func(int64, int) bool) {
 		for i := 0; i+1 < len(b.Latencies); i += 2 {
@@ -250,15 +253,16 @@ func (b *Bin) Pairs() iter.Seq2[int64, int] {
 	}
 }
 
-// Client is what one client saw of one operation: of heartbeats the client of one instance. It goes on to the next node
-// that it can reach where one gives no answer, as stock clients do.
+// Client is what one client saw of one operation; for heartbeats it is the client of one instance. It goes on to the
+// next reachable node if one gives no answer, as stock clients do.
 type Client struct {
 	Operation Operation `json:"operation"`
 	Home      int       `json:"home" check:"node"` // node
 	Calls     int       `json:"calls"`
 	Answered  int       `json:"answered" check:"count"`
-	Gap       Micros    `json:"gap_us" check:"count"` // the longest time from when a call was due until the client got an answer again
-	Open      bool      `json:"open,omitempty"`       // that gap had not ended when the client's calls did
+	// the longest time from when a call was due until the client got an answer again
+	Gap  Micros `json:"gap_us" check:"count"`
+	Open bool   `json:"open,omitempty"` // that gap had not ended when the client's calls did
 }
 
 // Sealed is an instance with a lease that outlasts the trial. It is registered, a second later perhaps registered in
@@ -271,34 +275,34 @@ type Sealed struct {
 // SealWrite is one write of a sealed instance. Its version is its place in the list, from 1; a cancel has none.
 type SealWrite struct {
 	Cancel   bool    `json:"cancel"`
-	Node     int     `json:"node" check:"node"` // that was asked last
+	Node     int     `json:"node" check:"node"` // the last one asked
 	Outcome  Outcome `json:"outcome"`
 	Doubtful bool    `json:"doubtful"` // an earlier try of it got no answer, and may take effect late
 	Called   Micros  `json:"called_us"`
 	Returned Micros  `json:"returned_us" check:"end"`
 }
 
-// Forgotten is a heartbeat that was answered 404.
+// Forgotten is a heartbeat answered 404.
 type Forgotten struct {
 	At   Micros `json:"at_us"`
-	Node int    `json:"node" check:"node"` // that answered
+	Node int    `json:"node" check:"node"` // the one that answered
 	ID   string `json:"id"`
-	Last Micros `json:"last_us"` // the last acknowledged heartbeat or registration of the instance before
+	Last Micros `json:"last_us"` // the instance's last acknowledged heartbeat or registration before
 }
 
-// Health is a look at the machine. Busy and Own count since they began; the others are of the time since the last look.
+// Health is a look at the machine. Busy and Own count since they began; the others cover the time since the last look.
 type Health struct {
 	At    Micros `json:"at_us"`
 	Busy  Micros `json:"busy_us" check:"total"`  // all processors together, all processes
 	Own   Micros `json:"own_us" check:"total"`   // this program: load, proxies, observation
 	Due   int    `json:"due" check:"count"`      // calls that the schedule made due
-	Late  int    `json:"late" check:"count"`     // of these, how many were handed to a client more than LateAfter later
+	Late  int    `json:"late" check:"count"`     // those handed to a client more than LateAfter later
 	Worst Micros `json:"worst_us" check:"count"` // the latest of them
-	Sync  Micros `json:"sync_us" check:"count"`  // what one durable write took on the disk of the nodes
+	Sync  Micros `json:"sync_us" check:"count"`  // duration of one durable write on the nodes' disk
 }
 
-// LateAfter is from when on a call that was due counts as late: a client that has to wait for the program that measures is
-// no measure of a server.
+// LateAfter is the delay from which on a call counts as late: a client that has to wait for the measuring program does
+// not measure a server.
 const LateAfter = 50 * time.Millisecond
 
 // Action is what a call of the history did.
@@ -307,44 +311,48 @@ type Action string
 // The actions.
 const (
 	Write  Action = "write"  // a registration that carries Version in its metadata and its lastDirtyTimestamp
-	Remove Action = "remove" // a cancel; it has a version, too
+	Remove Action = "remove" // a cancel, which also has a version
 	Look   Action = "look"   // a read of the instance, as an unmodified client does it
 )
 
-// Call is one call on one of the watched keys: instances whose every write carries a version, so that a
-// reader can tell how old what it read is. Of heavy histories, writes come in bursts: all writers of a key at once. Keys named own-… have one writer, which sends one call after
-// the other, always to its home node while that can be reached. Keys named shared-… are written through
-// all nodes and never canceled; versions of one key are drawn in the order of sending.
+// Call is one call on one of the watched keys: instances whose every write carries a version, so that a reader can
+// tell how old what it read is. Of heavy histories, writes come in bursts: all writers of a key at once. Keys named
+// own-… have one writer, which sends one call after the other, always to its home node while that can be reached. Keys
+// named shared-… are written through all nodes and never canceled; versions of one key are drawn in the order of
+// sending.
 //
 // The state of a key is the registered version, 0 while there is none. Of two registrations by clients the later one
-// counts, whatever their versions (ADR 36); stock Eureka, and Rollcall below level 3, keep the greater version. A cancel is compared
-// with nothing: whenever it takes effect, the state is 0, and the next
-// registration is taken in whatever version. A write that no node took (Unreached) may be sent to the next node
-// in the same version, as a call of its own.
+// counts, whatever their versions (ADR 36); stock Eureka, and Rollcall below level 3, keep the greater version. A
+// cancel is compared with nothing: whenever it takes effect, the state is 0, and the next registration is taken in
+// whatever version. A write that no node took (Unreached) may be sent to the next node in the same version, as a call
+// of its own.
 type Call struct {
 	Key      string  `json:"key"`
 	Client   int     `json:"client"`            // sends one call after the other
 	Node     int     `json:"node" check:"node"` // that was asked
 	Action   Action  `json:"action"`
-	Version  int64   `json:"version" check:"count"` // written, or seen; 0: not registered
+	Version  int64   `json:"version" check:"count"` // written, or seen; 0 if not registered
 	Outcome  Outcome `json:"outcome"`
 	Called   Micros  `json:"called_us"`
 	Returned Micros  `json:"returned_us" check:"end"`
 }
 
-// List is one fetch of the whole registry by an observer, and how it differs from what the clients know to
-// be true. A node is asked every 100 ms.
+// List is one fetch of the whole registry by an observer, and its differences from what the clients know to be true. A
+// node is asked every 100 ms.
 type List struct {
 	Node     int    `json:"node" check:"node"`
 	Asked    Micros `json:"asked_us"`
 	Answered Micros `json:"answered_us"`
-	Failed   bool   `json:"failed,omitempty"` // no list came; what follows is 0, but for Missing
+	Failed   bool   `json:"failed,omitempty"` // no list came; the fields below are 0, except Missing
 	Listed   int    `json:"listed" check:"count"`
-	Ghosts   int    `json:"ghosts" check:"count"`  // listed, though they died or their cancel was acknowledged before it was asked
-	Missing  int    `json:"missing" check:"count"` // not listed, though registered, acknowledged and alive all the time; all such, if no list came
-	Behind   int    `json:"behind" check:"count"`  // listed in an older version than what was acknowledged before it was asked
-	// Unhealed counts what was acknowledged before the last fault ended, and is not yet in this list (or still
-	// is, if it was a cancel).
+	// listed, although they died or their cancel was acknowledged before it was asked
+	Ghosts int `json:"ghosts" check:"count"`
+	// not listed, although registered, acknowledged and alive all the time; all such instances if no list came
+	Missing int `json:"missing" check:"count"`
+	// listed in an older version than was acknowledged before it was asked
+	Behind int `json:"behind" check:"count"`
+	// Unhealed counts what was acknowledged before the last fault ended, and is not yet in this list (or still is, if
+	// it was a cancel).
 	Unhealed int `json:"unhealed" check:"count"`
 	// Back lists instances that this node had stopped listing after their acknowledged cancel, and lists again.
 	Back []string `json:"back,omitempty"`
@@ -362,26 +370,28 @@ const (
 	ByWatch Way = "watch"
 )
 
-// Ways lists them.
+// Ways lists all ways.
 var Ways = []Way{ByRead, ByStale, ByList, ByDelta, ByWatch}
 
-// Sighting is when a registration that was acknowledged through one node was first seen at another, or the
-// same, node.
+// Sighting is when a registration that was acknowledged through one node was first seen at another, or the same, node.
 type Sighting struct {
 	From  int    `json:"from" check:"node"`
 	To    int    `json:"to" check:"node"`
 	Way   Way    `json:"way"`
 	Acked Micros `json:"acked_us"`
-	Delay Micros `json:"delay_us"` // until the answer that showed it had come; 0: before the acknowledgement; -1: not within the trial
+	// until the answer that showed it had come; 0 if before the acknowledgement; -1 if not within the trial
+	Delay Micros `json:"delay_us"`
 }
 
 // Departure is an instance that went, and when one node stopped listing it.
 type Departure struct {
 	ID       string `json:"id"`
 	Canceled bool   `json:"canceled,omitempty"` // otherwise it died
-	Last     Micros `json:"last_us"`            // its last answered heartbeat or registration; of a canceled one, the cancel's answer
-	Node     int    `json:"node" check:"node"`
-	Gone     Micros `json:"gone_us"` // the asking of the first list without it; -1: it was listed until the end
+	// its last answered heartbeat or registration; for a canceled one, the cancel's answer
+	Last Micros `json:"last_us"`
+	Node int    `json:"node" check:"node"`
+	// when the first list without it was requested; -1 if it was listed until the end
+	Gone Micros `json:"gone_us"`
 }
 
 // Eviction is an eviction that a node's watch reported.
@@ -392,11 +402,11 @@ type Eviction struct {
 	Alive bool   `json:"alive"` // its client sent heartbeats all the time: a false eviction
 }
 
-// Leader is what a node said of its leader from At on.
+// Leader is a node's statement about its leader from At on.
 type Leader struct {
 	At     Micros `json:"at_us"`
-	Node   int    `json:"node" check:"node"` // that was asked
-	Leader int    `json:"leader"`            // -1: none, or no answer
+	Node   int    `json:"node" check:"node"` // the one asked
+	Leader int    `json:"leader"`            // -1 for none, or no answer
 	Term   uint64 `json:"term"`
 }
 
@@ -409,20 +419,22 @@ type Usage struct {
 	Written   int64  `json:"written" check:"count"`   // bytes sent to the disk
 	Stored    int64  `json:"stored" check:"count"`    // bytes of its data directory
 	Sent      int64  `json:"sent" check:"count"`      // bytes to other nodes
-	Instances int    `json:"instances" check:"count"` // that its registry should hold, by what clients know
-	Renewals  int64  `json:"renewals" check:"count"`  // heartbeats answered by the whole cluster until then
+	Instances int    `json:"instances" check:"count"` // that its registry should hold, as clients know
+	Renewals  int64  `json:"renewals" check:"count"`  // heartbeats answered by the whole cluster so far
 }
 
 // Ending is what one node held at the end, when all nodes agreed or time was up.
 type Ending struct {
 	Node   int              `json:"node" check:"node"`
 	Failed string           `json:"failed,omitempty"` // why it could not be asked
-	Keys   map[string]int64 `json:"keys"`             // the watched keys' versions; absent: not registered
-	// Missing are instances, registered, acknowledged and alive, that it does not list, Revived those that it
-	// lists though their cancel was acknowledged, Dead those that it lists though their lease ended.
+	Keys   map[string]int64 `json:"keys"`             // the watched keys' versions; absent if not registered
+	// Missing lists instances, registered, acknowledged and alive, that it does not list, Revived those that it lists
+	// although their cancel was acknowledged, Dead those that it lists although their lease ended.
 	Missing []string `json:"missing"`
 	Revived []string `json:"revived"`
 	Dead    []string `json:"dead"`
-	Sealed  []int    `json:"sealed" check:"count"`     // the versions in which it lists the sealed instances, in the order of Trial.Sealed; 0: not listed
-	Watched Micros   `json:"watched_us" check:"count"` // for how long its stream of changes was read: without it evictions are not known
+	// the versions in which it lists the sealed instances, in the order of Trial.Sealed; 0 if not listed
+	Sealed []int `json:"sealed" check:"count"`
+	// how long its stream of changes was read: without it evictions are unknown
+	Watched Micros `json:"watched_us" check:"count"`
 }

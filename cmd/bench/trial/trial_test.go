@@ -36,7 +36,7 @@ func whole() Trial {
 func TestTrialIsCheckedForWhatCannotBe(t *testing.T) {
 	for _, c := range []struct {
 		alter func(*Trial)
-		want  string // empty: nothing is wrong
+		want  string // empty if nothing is wrong
 	}{
 		{func(*Trial) {}, ""},
 		{func(t *Trial) { *t = Trial{Round: 1, Length: 1, Failed: "node2 did not start"} }, ""},

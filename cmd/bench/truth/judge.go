@@ -7,20 +7,20 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// look is what one list says of one instance.
+// look is one list's statement about one instance.
 type look struct {
 	node            int
 	listed          bool
-	version         int64 // 0: the document has none
+	version         int64 // 0 if the document has none
 	asked, answered time.Time
 }
 
-// ghost reports whether the instance should not be listed, but is.
+// ghost reports whether the instance is listed but should not be.
 func (r *record) ghost(l look) bool {
 	return l.listed && (r.deadFor(0, l.asked) || r.certainlyAbsent(l))
 }
 
-// certainlyAbsent reports whether the instance had certainly been canceled when the list was asked for, and was not
+// certainlyAbsent reports whether the instance had certainly been canceled when the list was requested, and was not
 // registered again until the list was answered.
 func (r *record) certainlyAbsent(l look) bool {
 	return r.fate == absent && !r.since.After(l.asked) && !r.underWay(false, l.answered)
@@ -31,18 +31,18 @@ func (r *record) deadFor(d time.Duration, at time.Time) bool {
 	return !r.died.IsZero() && at.Sub(r.died) >= d
 }
 
-// missing reports whether the instance should be listed, but is not.
+// missing reports whether the instance should be listed but is not.
 func (r *record) missing(l look) bool {
 	return !l.listed && r.fate == present && !r.since.After(l.asked) &&
 		!r.deadFor(0, l.answered) && !r.underWay(true, l.answered)
 }
 
-// behind reports whether the instance is listed in an older version than it may. Ghosts are not counted twice.
+// behind reports whether the instance is listed in a version that is too old. Ghosts are not counted twice.
 func (r *record) behind(l look) bool {
 	return l.listed && l.version != 0 && l.version < r.acknowledged(l.asked) && !r.ghost(l)
 }
 
-// acknowledged is the newest version that was acknowledged until a time; 0: none is known.
+// acknowledged returns the newest version that was acknowledged until a time, or 0 if none is known.
 func (r *record) acknowledged(until time.Time) int64 {
 	for _, a := range slices.Backward(r.acks) {
 		if !a.at.After(until) {
@@ -57,8 +57,8 @@ func (r *record) revived(l look) bool {
 	return l.listed && r.certainlyAbsent(l) && !r.explains(l.version)
 }
 
-// explains reports whether the version may come from a late registration of unknown outcome: its client has given it
-// up, but it still waits in front of a server that stalls.
+// explains reports whether the version may come from a late registration of unknown outcome: its client has abandoned
+// it, but it still waits in front of a stalled server.
 func (r *record) explains(version int64) bool {
 	return slices.ContainsFunc(r.open, func(w write) bool {
 		return !w.cancel && (version == 0 || w.version == version)
@@ -83,12 +83,12 @@ func (r *record) unhealed(l look) bool {
 	return false
 }
 
-// follow records a look for the departures, and reports whether the node lists the instance again after it had stopped:
-// once for each return, however long it lasts.
+// follow records a look for the departures, and reports whether the node lists the instance again after it had
+// stopped: once for each return, however long it lasts.
 func (r *record) follow(l look) (back bool) {
 	r.seen = grown(r.seen, l.node)
 	r.seen[l.node] = r.seen[l.node] || l.listed
-	// A version that the node never listed before comes late, and is no return.
+	// A version that the node never listed before is late, not a return.
 	r.newest = grown(r.newest, l.node)
 	known := l.version <= r.newest[l.node]
 	r.newest[l.node] = max(r.newest[l.node], l.version)
@@ -110,7 +110,7 @@ func (r *record) follow(l look) (back bool) {
 	return back
 }
 
-// grown is the list, extended by zero values to have an element i.
+// grown returns the list, extended by zero values to have an element i.
 func grown[T any](list []T, i int) []T {
 	for len(list) <= i {
 		var zero T
@@ -119,7 +119,7 @@ func grown[T any](list []T, i int) []T {
 	return list
 }
 
-// appendDepartures appends what each node did of each departure of an instance.
+// appendDepartures appends each node's part in each departure of an instance.
 func (r *record) appendDepartures(all []trial.Departure, id string, began time.Time) []trial.Departure {
 	for _, d := range r.departures {
 		excused := d.over || r.underWay(false, time.Time{})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fate is what the last acknowledged write made of an instance.
+// fate is the effect of the last acknowledged write on an instance.
 type fate uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 type write struct {
 	version   int64
 	cancel    bool
-	at        time.Time // of its begin
+	at        time.Time // of its beginning
 	overtaken bool      // a write that began later was acknowledged
 }
 
@@ -29,8 +29,8 @@ type ack struct {
 }
 
 const (
-	// keepAcks is for how long an acknowledged registration is remembered after the next one: longer than
-	// an observer waits for a list.
+	// keepAcks is how long an acknowledged registration is remembered after the next one: longer than an observer
+	// waits for a list.
 	keepAcks = 10 * time.Second
 	// mostOpen bounds the writes that were never acknowledged. The oldest are dropped.
 	mostOpen = 64
@@ -41,14 +41,14 @@ type record struct {
 	fate   fate
 	since  time.Time // fate has been certain since then
 	acks   []ack     // ascending in version and time
-	open   []write   // in the order of their begin
-	died   time.Time // zero: it lives
+	open   []write   // in the order in which they began
+	died   time.Time // zero while it lives
 	last   time.Time // acknowledged heartbeat or registration
 	seen   []bool    // by node: it has been listed since it last departed
 	newest []int64   // by node: the newest version that it listed
 	begun  writes
 	marked mark
-	// departures are those of all its lives; only the last may go on.
+	// departures are those of all its lives; only the last may still be going on.
 	departures []*departure
 }
 
@@ -69,7 +69,7 @@ func (r *record) beginWrite(w write) {
 	r.revive()
 }
 
-// revive lets a dead instance live again. Only the servers know whether they removed it meanwhile.
+// revive makes a dead instance live again. Only the servers know whether they removed it meanwhile.
 func (r *record) revive() {
 	if r.died.IsZero() {
 		return
@@ -79,8 +79,8 @@ func (r *record) revive() {
 	r.stay()
 }
 
-// registered records an acknowledged registration. Acknowledgements of several writers may come in another order than
-// their versions.
+// registered records an acknowledged registration. Acknowledgements of several writers may arrive in another order
+// than their versions.
 func (r *record) registered(version int64, at time.Time) {
 	r.acknowledge(present, version, at)
 	r.updateLast(at)
@@ -146,30 +146,30 @@ func (r *record) die(at time.Time) {
 		return
 	}
 	r.died = at
-	r.marked = mark{} // no mark is kept of the dead: nodes may list it until its lease ends
+	r.marked = mark{} // the dead have no mark: nodes may list them until their lease ends
 	if !r.last.IsZero() {
 		r.depart(&departure{from: at, last: r.last})
 	}
 }
 
-// single reports whether the client writes the instance only once, in version 0, and does nothing about its loss: of such
-// instances lists are judged, but nothing waits for them to come back.
+// single reports whether the client writes the instance only once, in version 0, and does nothing about its loss:
+// lists are judged for such instances, but nothing waits for them to come back.
 func (r *record) single() bool { return len(r.acks) > 0 && r.acks[len(r.acks)-1].version == 0 }
 
-// alive reports whether it should be listed.
+// alive reports whether the instance should be listed.
 func (r *record) alive() bool {
 	return r.fate == present && r.died.IsZero() && !r.underWay(true, time.Time{})
 }
 
-// underWay reports whether a registration, or a cancel, that began until a time (zero: at any time) may have
-// happened since the last certain write.
+// underWay reports whether a registration, or a cancel, that began until a time (zero: at any time) may have happened
+// since the last certain write.
 func (r *record) underWay(cancel bool, until time.Time) bool {
 	return slices.ContainsFunc(r.open, func(w write) bool {
 		return w.cancel == cancel && !w.overtaken && (until.IsZero() || !w.at.After(until))
 	})
 }
 
-// mark is what was acknowledged at a time. The zero mark: nothing was.
+// mark is what was acknowledged at a time. The zero mark means nothing.
 type mark struct {
 	fate    fate
 	version int64
@@ -202,11 +202,11 @@ type departure struct {
 // delisting is how one node stopped listing the instance.
 type delisting struct {
 	listed       bool      // at some time
-	firstWithout time.Time // asking of the first list without it; zero: there was none
-	unlisted     bool      // the last list was without it
+	firstWithout time.Time // when the first list without it was requested; zero if there was none
+	unlisted     bool      // missing from the last list
 }
 
-// departing is the departure that goes on; nil: there is none.
+// departing returns the departure that is going on, or nil.
 func (r *record) departing() *departure {
 	if n := len(r.departures); n > 0 && !r.departures[n-1].over {
 		return r.departures[n-1]
@@ -214,7 +214,7 @@ func (r *record) departing() *departure {
 	return nil
 }
 
-// depart begins a departure, unless one goes on: a canceled instance that dies went with its cancel.
+// depart begins a departure, unless one is going on: a canceled instance that dies went with its cancel.
 func (r *record) depart(d *departure) {
 	if r.departing() != nil {
 		return
@@ -225,7 +225,7 @@ func (r *record) depart(d *departure) {
 	r.departures = append(r.departures, d)
 }
 
-// stay ends the departure that goes on: the instance is registered again.
+// stay ends the current departure: the instance is registered again.
 func (r *record) stay() {
 	if d := r.departing(); d != nil {
 		d.over = true

@@ -15,19 +15,19 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Book is what is known of all instances. Its zero value is empty. Safe for concurrent use. Times are those
-// of the clients' process; a version orders the writes on one instance.
+// Book is what is known of all instances. Its zero value is empty. Safe for concurrent use. Times are those of the
+// clients' process; a version orders the writes on one instance.
 //
-// The begin of a write must be recorded before the write is sent, and its acknowledgement after it came, or lists are
-// judged too harshly.
+// The beginning of a write must be recorded before the write is sent, and its acknowledgement after it came, or lists
+// are judged too harshly.
 type Book struct {
 	mu      sync.Mutex
 	records map[string]*record
 	marked  time.Time
 }
 
-// Registering records that a registration is about to be sent: from now on the instance may be listed, in
-// this version. Version 0 is that of an instance which its client registers once, and does not register again if it is lost.
+// Registering records that a registration is about to be sent: from now on the instance may be listed, in this
+// version. Version 0 is for an instance that its client registers once, and does not register again if it is lost.
 func (b *Book) Registering(id string, version int64, at time.Time) {
 	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at}) })
 }
@@ -48,21 +48,21 @@ func (b *Book) Canceled(id string, version int64, at time.Time) {
 }
 
 // NotDone records that the write of a version, a registration or a cancel, certainly took no effect and never will: no
-// node took it, or it was refused. What was certain before it is certain again. A write that was sent several times is
-// recorded as often: each try that got no response may still take effect.
+// node accepted it, or it was refused. What was certain before it is certain again. A write that was sent several
+// times is recorded as often: each try that got no response may still take effect.
 func (b *Book) NotDone(id string, version int64) {
 	b.update(id, func(r *record) { r.withdraw(version) })
 }
 
-// Renewed records that a heartbeat was acknowledged. A heartbeat that was answered 404 is not recorded: the instance is
-// missing somewhere and its client registers it again, but the client has done nothing that could excuse a server.
+// Renewed records that a heartbeat was acknowledged. A heartbeat answered 404 is not recorded: the instance is missing
+// somewhere and its client registers it again, but the client has done nothing that could excuse a server.
 func (b *Book) Renewed(id string, at time.Time) {
 	b.update(id, func(r *record) { r.updateLast(at) })
 }
 
-// Died records that the client of an instance sends nothing any more. From now on it counts as a ghost wherever it is
-// listed, though its lease lasts a while longer: until then clients call an instance that does not respond. An instance
-// that is registered again later lives again.
+// Died records that the client of an instance sends nothing any longer. From now on it counts as a ghost wherever it
+// is listed, although its lease lasts a while longer: until then clients call an instance that does not respond. An
+// instance that is registered again later lives again.
 func (b *Book) Died(id string, at time.Time) {
 	b.update(id, func(r *record) { r.die(at) })
 }
@@ -103,7 +103,7 @@ func (b *Book) Expected() int {
 	return n
 }
 
-// Mark records what is acknowledged now. The Unhealed of later judgements counts by the last mark.
+// Mark records what is acknowledged now. The Unhealed of later judgements refers to the last mark.
 func (b *Book) Mark() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,14 +113,14 @@ func (b *Book) Mark() {
 	}
 }
 
-// Marked is the time of the last Mark; zero: there was none.
+// Marked returns the time of the last Mark, or zero.
 func (b *Book) Marked() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.marked
 }
 
-// Listing is the list of a node: versions by instance id (0: the document has none).
+// Listing is the list of a node: versions by instance id (0 if the document has none).
 type Listing map[string]int64
 
 // Judge fills in the figures of a list that was asked for and answered at the given times (the times of the
@@ -146,7 +146,7 @@ func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.
 	return sum
 }
 
-// Unanswered is a list that was asked for and did not come: its reader misses all that should be in it.
+// Unanswered returns a list that was requested and did not come: its reader misses everything that should be in it.
 func (b *Book) Unanswered(node int, asked, answered time.Time) trial.List {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,9 +164,9 @@ func count(is bool) int {
 	return 0
 }
 
-// Departures lists, for every instance that died or was canceled and every node that listed it, when it
-// was gone from that node's lists; sorted by id, in the order of their times, by node. began is the begin of the
-// trial. A node that still listed an instance when it was registered again is left out.
+// Departures lists, for every instance that died or was canceled and every node that listed it, when it was gone from
+// that node's lists; sorted by id, in the order of their times, by node. began is the start of the trial. A node that
+// still listed an instance when it was registered again is left out.
 func (b *Book) Departures(began time.Time) []trial.Departure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,8 +178,8 @@ func (b *Book) Departures(began time.Time) []trial.Departure {
 }
 
 // End compares a node's last list, fetched when the nodes agreed or time was up, with what is known; at is when it was
-// asked for. An instance that died less than lease ago is no error either way. Nor is a difference that a late write of
-// unknown outcome may have made. The ids are sorted.
+// requested. An instance that died less than lease ago is no error either way. Nor is a difference that a late write
+// of unknown outcome may have made. The ids are sorted.
 func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, revived, dead []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

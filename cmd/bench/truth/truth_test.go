@@ -46,17 +46,17 @@ type call struct {
 	version int64
 	cancel  bool
 	applied bool
-	lost    bool // its client has given up, and never gets the response
+	lost    bool // its client has abandoned it, and never gets the response
 }
 
 // modelLook is a list of the model under way.
 type modelLook struct {
 	asked  time.Time
-	copied Listing // nil: not yet
+	copied Listing // nil until it is made
 }
 
-// model is a server that performs each call at one moment between its begin and its response, and the server's clients. Each
-// instance has one client, which sends one call after the other.
+// model is a server that performs each call at one moment between its beginning and its response, and the server's
+// clients. Each instance has one client, which sends one call after the other.
 type model struct {
 	book     Book
 	now      time.Time
@@ -102,7 +102,7 @@ func (m *model) beginCall(t *rapid.T) {
 	m.send(id, rapid.Bool().Draw(t, "cancel"))
 }
 
-// send begins a call. An earlier call that was given up and has not happened never will.
+// send begins a call. An earlier abandoned call that has not happened never will.
 func (m *model) send(id string, cancel bool) *call {
 	m.versions++
 	c := &call{id: id, version: m.versions, cancel: cancel}
@@ -283,7 +283,7 @@ func TestJudgeBlamesALaggingServerForOneWriteAfterItsAcknowledgement(t *testing.
 	})
 }
 
-// began is the begin of a trial in which moments are whole milliseconds.
+// began is the start of a trial in which moments are whole milliseconds.
 var began = time.Unix(1767225600, 0)
 
 func ms(n int) time.Time { return began.Add(time.Duration(n) * time.Millisecond) }
@@ -314,7 +314,7 @@ func notDone(version int64) step { return func(b *Book) { b.NotDone("a", version
 
 func marking() step { return func(b *Book) { b.Mark() } }
 
-// judging lets a node list the instance in a version; -1: not at all.
+// judging makes a node list the instance in a version, or not at all with -1.
 func judging(node int, version int64, asked, answered int) step {
 	return func(b *Book) { judgeList(b, node, version, asked, answered) }
 }
@@ -362,7 +362,7 @@ func figures(l trial.List) []string {
 // lives is an instance registered at 10 ms, in version 1.
 var lives = []step{registering(1, 9), registered(1, 10)}
 
-// after is lives and what follows.
+// after returns lives and further steps.
 func after(steps ...step) []step { return append(append([]step{}, lives...), steps...) }
 
 // afterCancel is an instance that was canceled at 30 ms.
@@ -370,8 +370,7 @@ func afterCancel(steps ...step) []step {
 	return after(append([]step{canceling(2, 20), canceled(2, 30)}, steps...)...)
 }
 
-// writtenOnce is an instance that was registered at 10 ms in version 0, which says that its client does not register it
-// again.
+// writtenOnce is an instance registered at 10 ms in version 0, which says that its client does not register it again.
 func writtenOnce(steps ...step) []step {
 	return append([]step{registering(0, 9), registered(0, 10)}, steps...)
 }

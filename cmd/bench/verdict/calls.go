@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// operations sums up the calls of each operation that was called at all during the load.
+// operations sums up the calls of each operation that was called during the load.
 func operations(t *trial.Trial) map[trial.Operation]Calls {
 	found := make(map[trial.Operation]Calls)
 	for _, o := range trial.Operations {
@@ -22,8 +22,8 @@ func operations(t *trial.Trial) map[trial.Operation]Calls {
 	return found
 }
 
-// duringTheLoad sums up the calls of the series that are wanted. Those that were due after the load count only as the end
-// of a gap: for how long they go on differs between the columns.
+// duringTheLoad sums up the calls of the wanted series. Calls that were due after the load only matter as the end of a
+// gap: how long they go on differs between the columns.
 func duringTheLoad(t *trial.Trial, wanted func(trial.Series) bool) Calls {
 	c := callsOf(t.Series, t.Length.Seconds(), wanted, dueIn(t))
 	g := gaps{end: t.Length}
@@ -38,13 +38,12 @@ func duringTheLoad(t *trial.Trial, wanted func(trial.Series) bool) Calls {
 	return c
 }
 
-// dueIn reports of bins whether they begin before the load's end.
+// dueIn returns a filter for bins that begin before the load's end.
 func dueIn(t *trial.Trial) func(trial.Bin) bool {
 	return func(b trial.Bin) bool { return binStart(b) < t.Length }
 }
 
-// callsOf sums up the calls of the series that are wanted, those that were due in the bins that are wanted, over
-// so many seconds.
+// callsOf sums up the calls of the wanted series that were due in the wanted bins, over a length in seconds.
 func callsOf(series []trial.Series, length float64, wanted func(trial.Series) bool, within func(trial.Bin) bool) Calls {
 	c := Calls{Outcomes: make(map[trial.Outcome]int), Success: 1}
 	latencies := make(buckets)
@@ -68,7 +67,7 @@ func callsOf(series []trial.Series, length float64, wanted func(trial.Series) bo
 		c.PerSecond = float64(c.answered()) / length
 	}
 	c.Latency = latencies.spread()
-	c.LongestGap, _ = g.longest() // it is open where the bins that are wanted end, which says nothing
+	c.LongestGap, _ = g.longest() // a gap is open where the wanted bins end, which means nothing
 	return c
 }
 
@@ -90,15 +89,9 @@ func (b buckets) add(from trial.Bin) {
 	}
 }
 
-// gaps finds the times in which no client got an answer, by bins. It begins with the first bin in which a call was due
-// and no answer came, whenever the call was due that it answers, and ends with the last bin before the next answer in
-// which a call was due or waited for that answer. A bin in which no call was due and none waited neither begins nor
-// ends a gap.
-//
-// So a server that lets its clients wait for 2 s and then answers all of them has a gap of 2 s, though every call
-// succeeded. An answer counts as of the middle of the bin in which its call was due, plus the latency.
-//
-// A gap that begins before end goes on until it is over, however late; later ones do not count.
+// gaps finds the times in which no client got an answer, by bins. A gap begins with the first bin in which a call was
+// due and no answer came, whenever the answered call was due, and ends with the last bin before the next answer in
+// which a call was due or waited for that answer. A bin in which no call was due and none waited does not count.
 type gaps struct {
 	end  trial.Micros
 	bins []gapBin // by number
@@ -131,10 +124,10 @@ func (g *gaps) at(number int) *gapBin {
 	return &g.bins[number]
 }
 
-// longest is the longest gap in seconds, and whether no answer ended it: then it is only known to be so long at least.
+// longest returns the longest gap in seconds, and whether no answer ended it: then that is only its minimum.
 func (g *gaps) longest() (length float64, open bool) {
 	longest, first, waited := 0, -1, -1
-	last := 0 // the length of the gap that first began
+	last := 0 // the length of the gap that began first
 	for number, b := range g.bins {
 		waited = max(waited, b.waited)
 		switch {
@@ -150,8 +143,8 @@ func (g *gaps) longest() (length float64, open bool) {
 	return (time.Duration(longest) * trial.BinLength).Seconds(), first >= 0 && last == longest
 }
 
-// windows are what the clients of the struck nodes saw during each fault, or all clients if it struck no node, and what all
-// clients saw during each storm.
+// windows are what the clients of the struck nodes saw during each fault, or all clients if it struck no node, and
+// what all clients saw during each storm.
 func windows(t *trial.Trial, s scenario.Scenario, watched keys) []Window {
 	found := []Window{}
 	all := numbers(len(t.Nodes))
@@ -207,7 +200,7 @@ func window(t *trial.Trial, watched keys, nodes []int, during stretch) Window {
 	return Window{
 		Nodes: nodes, Reads: calls(trial.Operation.Reads), Writes: calls(trial.Operation.Writes),
 		Staleness: watched.staleness(func(c trial.Call) bool {
-			return during.holds(c.Called) && slices.Contains(nodes, c.Node) // who looks stays with a node
+			return during.holds(c.Called) && slices.Contains(nodes, c.Node) // watching clients stay with a node
 		}),
 	}
 }
@@ -215,8 +208,9 @@ func window(t *trial.Trial, watched keys, nodes []int, during stretch) Window {
 // prompt is the longest latency of calls that no fault kept waiting.
 const prompt = 20 * time.Millisecond
 
-// late counts the calls that were due in a stretch, and answered only when another one was over. An answer that was not prompt
-// counts as late unless the bin shows that it was not: it may have been due at the bin's end, and have taken 1 % longer.
+// late counts the calls that were due in a stretch, and answered only when another one was over. An answer that was
+// not prompt counts as late unless the bin shows that it was not: it may have been due at the bin's end, and have
+// taken 1 % longer.
 func late(series []trial.Series, wanted func(trial.Series) bool, due, during stretch) int {
 	late := 0
 	for _, s := range series {
@@ -237,7 +231,7 @@ func late(series []trial.Series, wanted func(trial.Series) bool, due, during str
 
 func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
-// grown is by how much a counter grew over its samples, in their order. A counter that went back began again at 0.
+// grown returns how much a counter grew over its samples, in their order. A counter that went back restarted at 0.
 func grown[T any, N int64 | float64 | trial.Micros](samples []T, counter func(T) N) N {
 	var sum N
 	for i := 1; i < len(samples); i++ {
@@ -250,7 +244,7 @@ func grown[T any, N int64 | float64 | trial.Micros](samples []T, counter func(T)
 	return sum
 }
 
-// inOrder are the samples of each node by their times, node by node: sums of floats depend on their order.
+// inOrder returns the samples of each node by time, node by node: sums of floats depend on their order.
 func inOrder[T any](nodes map[int][]T, at func(T) trial.Micros) [][]T {
 	var sorted [][]T
 	for _, node := range sortedKeys(nodes) {
@@ -261,7 +255,7 @@ func inOrder[T any](nodes map[int][]T, at func(T) trial.Micros) [][]T {
 	return sorted
 }
 
-// worst is what the worst client of each operation of stock clients saw.
+// worst returns what the worst client of each operation of stock clients saw.
 func worst(clients []trial.Client) map[trial.Operation]Worst {
 	found := make(map[trial.Operation]Worst)
 	for _, c := range clients {
@@ -282,7 +276,7 @@ func worst(clients []trial.Client) map[trial.Operation]Worst {
 	return found
 }
 
-// usageByNode are the samples of each node by their times, node by node.
+// usageByNode returns the samples of each node by time, node by node.
 func usageByNode(usage []trial.Usage) [][]trial.Usage {
 	nodes := make(map[int][]trial.Usage)
 	for _, u := range usage {
@@ -291,11 +285,12 @@ func usageByNode(usage []trial.Usage) [][]trial.Usage {
 	return inOrder(nodes, func(u trial.Usage) trial.Micros { return u.At })
 }
 
-// fewestForMemory is how many instances it takes to tell their memory from what a process takes meanwhile anyway.
+// fewestForMemory is how many instances it takes to distinguish their memory from what a process takes meanwhile
+// anyway.
 const fewestForMemory = 1000
 
-// cost is what the servers spent during a load of heartbeats alone: from each node's last sample before its begin, or the
-// first one after it, to the last one of the load.
+// cost returns what the servers spent during a load of heartbeats alone: from each node's last sample before its
+// start, or the first one after it, to the last one of the load.
 func cost(t *trial.Trial, s scenario.Scenario) Cost {
 	all := usageByNode(t.Usage)
 	if len(all) == 0 || !s.HeartbeatsOnly() {
@@ -313,7 +308,7 @@ func cost(t *trial.Trial, s scenario.Scenario) Cost {
 		c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
 	}
 	for _, of := range all {
-		if of = duringLoad(of, t.Length); len(of) > 0 { // later on nodes are asked what they hold
+		if of = duringLoad(of, t.Length); len(of) > 0 { // later the nodes are asked what they hold
 			last := of[len(of)-1]
 			c.Memory += float64(last.Memory) / float64(len(all))
 			c.Disk += float64(last.Stored)
@@ -324,7 +319,7 @@ func cost(t *trial.Trial, s scenario.Scenario) Cost {
 
 // spent is what all nodes used in a time.
 type spent struct {
-	cpu, took     trial.Micros // took: of the node with the longest time
+	cpu, took     trial.Micros // took is that of the node with the longest time
 	written, sent int64
 	renewals      int64 // of the whole cluster
 }
@@ -345,7 +340,7 @@ func spentBy(nodes [][]trial.Usage, length trial.Micros) spent {
 	return sum
 }
 
-// duringLoad are the samples from the last one before the load, if there is one, until its end.
+// duringLoad returns the samples from the last one before the load, if there is one, until its end.
 func duringLoad(samples []trial.Usage, length trial.Micros) []trial.Usage {
 	first, last := 0, len(samples)
 	for i, u := range samples {
@@ -360,8 +355,8 @@ func duringLoad(samples []trial.Usage, length trial.Micros) []trial.Usage {
 	return samples[min(first, last):last]
 }
 
-// memoryPerInstances compares, of each node, the last sample without instances with the first one with all of them.
-// 0: there are none such.
+// memoryPerInstances compares, for each node, the last sample without instances with the first one with all of them.
+// It returns 0 if there are none such.
 func memoryPerInstances(nodes [][]trial.Usage, instances int) float64 {
 	var sum float64
 	var count int

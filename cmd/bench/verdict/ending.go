@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// endings are what any node that could be asked ended with.
+// endings returns the ids that any node that could be asked ended with.
 func endings(t *trial.Trial, what func(trial.Ending) []string) []string {
 	found := make(map[string]bool)
 	for _, e := range t.Ending {
@@ -26,7 +26,7 @@ func endings(t *trial.Trial, what func(trial.Ending) []string) []string {
 	return names(found)
 }
 
-// lostNodes are those that were lost with their disks.
+// lostNodes returns the nodes that were lost with their disks.
 func lostNodes(t *trial.Trial) []int {
 	var lost []int
 	for _, f := range t.Faults {
@@ -37,14 +37,14 @@ func lostNodes(t *trial.Trial) []int {
 	return lost
 }
 
-// expected are the nodes that have to answer until the end: all but lost ones.
+// expected returns the nodes that must answer until the end: all but lost ones.
 func expected(t *trial.Trial) []int {
 	lost := lostNodes(t)
 	return slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(lost, n) })
 }
 
-// silentNodes are those that were not asked at the end, or gave no answer, by their names; lost ones are not expected to.
-// Nobody knows which of several answers of one node counts, so that it is silent, too.
+// silentNodes returns the names of the nodes that were not asked at the end, or gave no answer; lost ones are not
+// expected to. A node with several answers counts as silent, too, because nobody knows which one counts.
 func silentNodes(t *trial.Trial) []string {
 	answers, failed := make(map[int]int), make(map[int]bool)
 	for _, e := range t.Ending {
@@ -60,10 +60,10 @@ func silentNodes(t *trial.Trial) []string {
 	return silent
 }
 
-// nodesOfDatacenter is how many there are in each datacenter of every comparison.
+// nodesOfDatacenter is how many nodes each datacenter of every comparison has.
 const nodesOfDatacenter = 3
 
-// uncounted says which nodes of the scenario the trial does not know; empty: it knows all of them.
+// uncounted says which nodes of the scenario the trial does not know, or returns "" if it knows all.
 func uncounted(t *trial.Trial, s scenario.Scenario) string {
 	of := make(map[string]int)
 	for _, n := range t.Nodes {
@@ -76,7 +76,7 @@ func uncounted(t *trial.Trial, s scenario.Scenario) string {
 	return ""
 }
 
-// withoutOldLists is a trial in whose ending nothing counts as revived of which the list may be older than the cancel.
+// withoutOldLists returns a trial whose ending counts nothing as revived if the list may be older than the cancel.
 func withoutOldLists(t *trial.Trial, age time.Duration) *trial.Trial {
 	if age == 0 {
 		return t
@@ -95,8 +95,8 @@ func withoutOldLists(t *trial.Trial, age time.Duration) *trial.Trial {
 	return &fresh
 }
 
-// convergence compares what the nodes held at the end with each other, and with what the rule says. Nodes that
-// gave no answer leave it undecided, unless the others differ already.
+// convergence compares what the nodes held at the end with each other, and with what the rule says. Nodes that gave no
+// answer leave it undecided, unless the others differ already.
 func convergence(t *trial.Trial, watched keys) Convergence {
 	c := Convergence{Result: OK, Differ: []string{}, Lost: []string{}}
 	asked := slices.DeleteFunc(slices.Clone(t.Ending), func(e trial.Ending) bool { return e.Failed != "" })
@@ -139,7 +139,7 @@ func (c *Convergence) setText(format string, args ...any) {
 	}
 }
 
-// held are the watched keys that were called, or that a node holds.
+// held returns the watched keys that were called, or that a node holds.
 func held(asked []trial.Ending, watched keys) []string {
 	found := make(map[string]bool)
 	for name := range watched {
@@ -153,7 +153,7 @@ func held(asked []trial.Ending, watched keys) []string {
 	return names(found)
 }
 
-// holders are the names of the nodes by the version of a key that they hold; 0: it is not registered.
+// holders returns the names of the nodes by the version of a key that they hold; 0 if it is not registered.
 func holders(t *trial.Trial, asked []trial.Ending, key string) map[int64][]string {
 	found := make(map[int64][]string)
 	for _, e := range asked {
@@ -162,7 +162,7 @@ func holders(t *trial.Trial, asked []trial.Ending, key string) map[int64][]strin
 	return found
 }
 
-// sealedApart are the sealed instances that not all nodes hold in the same version.
+// sealedApart returns the sealed instances that not all nodes hold in the same version.
 func sealedApart(t *trial.Trial, asked []trial.Ending) []string {
 	var found []string
 	for number, sealed := range t.Sealed {
@@ -179,8 +179,9 @@ func sealedApart(t *trial.Trial, asked []trial.Ending) []string {
 	return found
 }
 
-// older reports whether a version is older than what a key must hold when all calls are over: a write that was acknowledged was
-// certainly sent after the version was written. Of two writes at one time either may be the later one, which counts.
+// older reports whether a version is older than what a key must hold when all calls are over: an acknowledged write
+// was certainly sent after the version was written. Of two simultaneous writes either may be the later one, which
+// counts.
 func older(calls []trial.Call, version int64) bool {
 	look := lastLook(version)
 	seen, end := seenBy(calls, look), trial.Micros(math.MinInt64)
@@ -195,7 +196,7 @@ func older(calls []trial.Call, version int64) bool {
 	})
 }
 
-// lastLook is a look after everything.
+// lastLook returns a look after everything.
 func lastLook(version int64) trial.Call {
 	look := trial.Call{Action: trial.Look, Version: version, Outcome: trial.Done, Called: endless, Returned: endless}
 	if version == 0 {
@@ -218,7 +219,7 @@ func newestOf(calls []trial.Call) string {
 	return fmt.Sprintf("version %d", newest.Version)
 }
 
-// oneSided are the instances that some of the nodes lack, or list though they were canceled, and others do not.
+// oneSided returns the instances that only some of the nodes lack, or list although they were canceled.
 func oneSided(asked []trial.Ending) []string {
 	found := make(map[string]bool)
 	for _, what := range []func(trial.Ending) []string{

@@ -16,8 +16,8 @@ import (
 // patience is how long the checker tries one history. Histories of a trial take milliseconds.
 const patience = 5 * time.Second
 
-// register is a watched key as a single copy: the version that is stored, 0 while it is not registered. Of two registrations by
-// clients the later one counts, whatever their timestamps (ADR 36).
+// register models a watched key as a single copy: the stored version, 0 while it is not registered. Of two
+// registrations by clients the later one counts, whatever their timestamps (ADR 36).
 var register = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, _ any) (bool, any) {
@@ -34,8 +34,8 @@ var register = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return callText(input.(trial.Call)) },
 }
 
-// history checks the calls on each watched key, where the column promises that they are linearizable. No promise is made
-// between datacenters: each is checked for itself.
+// history checks the calls on each watched key, where the column promises that they are linearizable. No promise is
+// made between datacenters: each is checked on its own.
 func history(t *trial.Trial, c scenario.Column, watched keys, patience time.Duration) History {
 	h := History{Result: OK, Violated: []string{}}
 	for _, name := range watched.names() {
@@ -63,7 +63,7 @@ func history(t *trial.Trial, c scenario.Column, watched keys, patience time.Dura
 	return h
 }
 
-// check adds what the checker says of one key's calls.
+// check adds the checker's result for one key's calls.
 func (h *History) check(name string, calls []trial.Call, patience time.Duration) {
 	switch check(calls, patience) {
 	case porcupine.Unknown:
@@ -78,11 +78,11 @@ func (h *History) check(name string, calls []trial.Call, patience time.Duration)
 	}
 }
 
-// overlapping counts the writes that began while another write of the key was under way. When a write of unknown outcome
-// ended is not known, so that none counts for overlapping it. The calls are in the order of their times.
+// overlapping counts the writes that began while another write of the key was under way. It is unknown when a write of
+// unknown outcome ended, so overlapping one does not count. The calls are in the order of their times.
 func overlapping(calls []trial.Call) int {
 	count := 0
-	until := trial.Micros(math.MinInt64) // the last of the writes until now returned
+	until := trial.Micros(math.MinInt64) // when the last of the writes so far returned
 	for _, c := range calls {
 		if c.Action == trial.Look || c.Outcome == trial.Refused || c.Outcome == trial.Unreached {
 			continue
@@ -95,7 +95,7 @@ func overlapping(calls []trial.Call) int {
 	return count
 }
 
-// unknown counts the writes of which nobody knows whether they took effect.
+// unknown counts the writes that may or may not have taken effect.
 func unknown(calls []trial.Call) int {
 	count := 0
 	for _, c := range calls {
@@ -104,13 +104,15 @@ func unknown(calls []trial.Call) int {
 	return count
 }
 
-// unlooked reports whether a key was written, or may have been, and no look at it was answered: anything explains that.
+// unlooked reports whether a key was written, or may have been, but no look at it was answered: anything explains
+// that.
 func unlooked(calls []trial.Call) bool {
 	told := informative(calls)
 	return len(told) > 0 && !slices.ContainsFunc(told, func(c trial.Call) bool { return c.Action == trial.Look })
 }
 
-// datacenters are those in which a key's history is checked: where it was written, or read in a version that nobody wrote.
+// datacenters returns those in which a key's history is checked: where it was written, or read in a version that
+// nobody wrote.
 func datacenters(t *trial.Trial, calls []trial.Call) []string {
 	found := make(map[string]bool)
 	written := map[int64]bool{0: true}
@@ -127,8 +129,8 @@ func datacenters(t *trial.Trial, calls []trial.Call) []string {
 	return names(found)
 }
 
-// local are the calls on a key as a datacenter must explain them: writes of other datacenters arrive at any time or
-// never, and their reads do not count.
+// local returns the calls on a key as a datacenter must explain them: writes of other datacenters arrive at any time
+// or never, and their reads do not count.
 func local(t *trial.Trial, calls []trial.Call, dc string) []trial.Call {
 	var found []trial.Call
 	for _, c := range calls {
@@ -143,7 +145,7 @@ func local(t *trial.Trial, calls []trial.Call, dc string) []trial.Call {
 	return found
 }
 
-// pending is a call that has not returned.
+// pending returns a call that has not returned.
 func pending(c trial.Call) trial.Call {
 	if c.Outcome == trial.Done || c.Outcome == trial.NotFound || c.Outcome == trial.Unknown {
 		c.Outcome, c.Returned = trial.Unknown, endless
@@ -151,7 +153,7 @@ func pending(c trial.Call) trial.Call {
 	return c
 }
 
-// informative are the calls from which something follows: those that took effect, may have, or were answered.
+// informative returns the calls that matter: those that took effect, may have, or were answered.
 func informative(calls []trial.Call) []trial.Call {
 	var found []trial.Call
 	for _, c := range calls {
@@ -178,8 +180,8 @@ func check(calls []trial.Call, patience time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(register, operationsOf(calls), patience)
 }
 
-// operationsOf are the calls on one key for the checker, which searches for long if many calls overlap, and those of
-// unknown outcome overlap all that follow.
+// operationsOf returns the calls on one key for the checker, which searches for long if many calls overlap, and calls
+// of unknown outcome overlap all that follow.
 func operationsOf(calls []trial.Call) (operations []porcupine.Operation) {
 	for _, c := range calls {
 		operations = append(operations, porcupine.Operation{ClientId: c.Client, Input: c, Call: int64(c.Called), Return: int64(max(c.Returned, c.Called))})
@@ -199,7 +201,7 @@ func Draw(t *trial.Trial, key string, w io.Writer) error {
 	return nil
 }
 
-// callText is what was asked, and what was answered.
+// callText returns what was asked, and what was answered.
 func callText(c trial.Call) string {
 	node := fmt.Sprintf("node %d", c.Node+1)
 	switch {

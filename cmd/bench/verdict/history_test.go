@@ -42,7 +42,7 @@ func of(c trial.Call, o trial.Outcome) trial.Call {
 	return c
 }
 
-// judged is the verdict on a history of the column cp.
+// judged returns the verdict on a history of the column cp.
 func judged(calls ...trial.Call) History {
 	return history(&trial.Trial{Nodes: three}, cp, keysOf(calls), patience)
 }
@@ -128,16 +128,16 @@ func TestHistoryWithManySeenWritesOfUnknownOutcomeIsChecked(t *testing.T) {
 	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001))), patience), porcupine.Illegal, "got")
 }
 
-// span is a call of a random history: when it was asked, took effect, and returned.
+// span is a call of a random history: when it was sent, took effect, and returned.
 type span struct {
 	call   trial.Call
 	effect int
 	never  bool // of unknown outcome, and without effect
 }
 
-// atomic draws what clients see of a single copy. Of own keys one client writes, one call after the other; keys that
-// are not have several writers and are never removed. Of two writes the later one counts, or else the one with the greater version, as
-// with stock Eureka.
+// atomic draws what clients see of a single copy. Own keys are written by one client, one call after the other; other
+// keys have several writers and are never removed. Of two writes the later one counts, or else the one with the
+// greater version, as with stock Eureka.
 func atomic(t *rapid.T, later bool) []trial.Call {
 	own := rapid.Bool().Draw(t, "own")
 	writers := 1
@@ -173,8 +173,8 @@ func atomic(t *rapid.T, later bool) []trial.Call {
 	return carriedOut(spans, later)
 }
 
-// drawn is a call of a client that is free from a moment on. Moments of calls and effects are even and odd, so that
-// no two of different kinds are the same.
+// drawn returns a call of a client that is free from a moment on. Moments of calls and effects are even and odd, so
+// that no two of different kinds coincide.
 func drawn(t *rapid.T, free int) span {
 	called := free + rapid.IntRange(0, 20).Draw(t, "pause")
 	effect := called + rapid.IntRange(0, 20).Draw(t, "way")
@@ -182,7 +182,7 @@ func drawn(t *rapid.T, free int) span {
 	return span{call: trial.Call{Outcome: trial.Done, Called: trial.Micros(called), Returned: trial.Micros(returned)}, effect: effect}
 }
 
-// carriedOut lets the calls take effect in the order of their moments, and returns them as the clients saw them.
+// carriedOut makes the calls take effect in the order of their moments, and returns them as the clients saw them.
 func carriedOut(spans []span, later bool) []trial.Call {
 	order := make([]int, len(spans))
 	for i := range order {
@@ -241,7 +241,7 @@ func TestHistoriesWithStaleAnswersAreNotExplained(t *testing.T) {
 			calls[spoilt].Outcome = trial.Done
 			h := judged(calls...)
 			stale := keysOf(calls).staleness(always).Stale
-			// Of two writes at one time, and of one of unknown outcome, nobody knows which came later.
+			// Of two simultaneous writes, or with one of unknown outcome, nobody knows which came later.
 			certain := overlapping(calls) == 0 && unknown(calls) == 0
 			need.That(t, stale <= 0 || h.Result != OK || !certain, "%d stale answers, but the history is explained: %+v", stale, calls)
 			ordered = ordered || stale > 0 && certain
@@ -297,13 +297,13 @@ func TestVersionsAreWrittenOnceIfNoneIsRemovedNorWrittenTwice(t *testing.T) {
 	}
 }
 
-// searched is what porcupine says of calls.
+// searched returns porcupine's result for calls.
 func searched(calls []trial.Call) bool {
 	return porcupine.CheckOperations(register, operationsOf(calls))
 }
 
-// drawnVersions draws a small history of a key with several writers, which a single copy explains or does not: looks see
-// what one copy held, or what they like.
+// drawnVersions draws a small history of a key with several writers, which a single copy may or may not explain: looks
+// see what one copy held, or anything else.
 func drawnVersions(t *rapid.T) []trial.Call {
 	const moments = 24 // few, so that ends and begins are often the same
 	var calls []trial.Call
@@ -321,7 +321,8 @@ func drawnVersions(t *rapid.T) []trial.Call {
 		calls = append(calls, c)
 	}
 	honest := rapid.Bool().Draw(t, "honest")
-	effects := make([]trial.Micros, writes) // of the writes, in a single copy; those of unknown outcome may have none
+	// of the writes, in a single copy; writes of unknown outcome may have none
+	effects := make([]trial.Micros, writes)
 	for i, c := range calls {
 		effects[i] = trial.Micros(rapid.IntRange(int(c.Called), int(min(c.Returned, 2*moments))).Draw(t, "effect"))
 	}
@@ -360,7 +361,7 @@ func TestVersionsAreExplainedIfPorcupineExplainsThem(t *testing.T) {
 	expect.That(t, found[true] > 1000 && found[false] > 500, "explained and not: %v, want thousands of both", found)
 }
 
-// The searching checker would not come to an end with so many calls at once.
+// The searching checker would not finish with so many calls at once.
 func TestVersionsOfManyWritersAreDecidedAtOnce(t *testing.T) {
 	const writers, operations = 20, 1500
 	var calls []trial.Call
@@ -375,7 +376,7 @@ func TestVersionsOfManyWritersAreDecidedAtOnce(t *testing.T) {
 		}
 		calls = append(calls, write(int64(writers*operations)+int64(i)+1, i*10, operations*10), look(int64(i*writers+writers), i*10+1, i*10+9))
 	}
-	for i := range calls { // of unknown outcome all along are those that no look saw
+	for i := range calls { // writes that no look saw are of unknown outcome throughout
 		if c := calls[i]; c.Version > writers*operations {
 			calls[i] = of(c, trial.Unknown)
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Judge computes the verdict of a trial of a scenario in a column. It depends on nothing else, except that the checker of
-// histories may run out of time (Undecided).
+// Judge computes the verdict of a trial of a scenario in a column. It depends on nothing else, except that the checker
+// of histories may run out of time (Undecided).
 func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 	return judge(t, c, s, patience)
 }
 
-// judge is Judge with so much time for the checker of each history.
+// judge is Judge with a time limit for the checker of each history.
 func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time.Duration) Verdict {
 	t = withoutOldLists(t, c.ListAge())
 	watched := keysOf(t.History)
@@ -54,14 +54,14 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 	return v
 }
 
-// always is the condition that everything meets.
+// always accepts everything.
 func always[T any](T) bool { return true }
 
-// Completed is the limit, without its mode, that a trial breaks that could not be completed.
+// Completed is the limit, without its mode, that an incomplete trial breaks.
 const Completed = "the trial is completed"
 
-// Linearizable is the limit, without its mode, that a trial breaks whose histories no single copy explains, or which the checker
-// could not decide.
+// Linearizable is the limit, without its mode, that a trial breaks if no single copy explains its histories, or the
+// checker could not decide them.
 const Linearizable = "histories are linearizable"
 
 // limits collects those that a trial did not keep.
@@ -70,8 +70,8 @@ type limits struct {
 	broken []Broken
 }
 
-// broken lists the limits that a trial did not keep: what its column promises at all times, and what its scenario states.
-// What was not asked, not answered or not decided is a limit that was not kept. Other systems than ours have no limits.
+// broken lists the limits that a trial did not keep: what its column always promises, and what its scenario states.
+// Anything not asked, not answered or not decided is a broken limit. Systems other than ours have no limits.
 func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) []Broken {
 	l := limits{column: c.Name, broken: []Broken{}}
 	if !c.Promises() {
@@ -91,7 +91,7 @@ func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) 
 	}
 	l.asked(t, c, s, v)
 	if s.HeartbeatsOnly() && len(v.Invalid) > 0 {
-		return l.broken // how a column does under a load that never arrived is not known
+		return l.broken // a load that never arrived says nothing about a column
 	}
 	l.demanded(t, s, v, stated.MayLose)
 	l.stated(stated, t, v)
@@ -102,8 +102,8 @@ func (l *limits) add(limit, got string) {
 	l.broken = append(l.broken, Broken{Limit: fmt.Sprintf("%s: %s", l.column, limit), Got: got})
 }
 
-// promises are those of the column, and lost what it lost against them. mayLose allows that the last moments of a killed node
-// are lost; the nodes must agree all the same.
+// promises checks those of the column; lost is what it lost against them. mayLose allows losing the last moments of a
+// killed node; the nodes must agree all the same.
 func (l *limits) promises(v *Verdict, lost Losses, mayLose bool) {
 	switch v.History.Result {
 	case Violated:
@@ -138,7 +138,7 @@ func (h History) Doubt() string {
 	return "the checker ran out of time"
 }
 
-// asked demands that what is judged was asked for, and answered.
+// asked requires that what is judged was requested, and answered.
 func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) {
 	if c.Linearizable() && s.Load.Writes > 0 && v.History.Calls == 0 {
 		l.add(Linearizable, "undecided: no call on a watched key is known")
@@ -154,7 +154,7 @@ func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v
 	}
 }
 
-// demanded demands observations without which a promise is kept whatever happens.
+// demanded requires observations without which a promise would be kept whatever happens.
 func (l *limits) demanded(t *trial.Trial, s scenario.Scenario, v *Verdict, mayLose bool) {
 	if mayLose {
 		return
@@ -203,11 +203,10 @@ func (l *limits) falseEvictions(most int, v *Verdict) {
 	}
 }
 
-// nothing is what a limit gets that there is nothing to hold against.
+// nothing is a limit's value when there is nothing to compare it with.
 const nothing = "nothing that it could be held against"
 
-// longest is a limit on seconds, of which there is one for each of what was measured; negative ones did not end within
-// the trial.
+// longest checks a limit on seconds against each measured value; negative ones did not end within the trial.
 func (l *limits) longest(name string, limit *scenario.Span, measured int, got float64) {
 	if limit == nil {
 		return
@@ -223,7 +222,7 @@ func (l *limits) longest(name string, limit *scenario.Span, measured int, got fl
 	}
 }
 
-// least is a limit on the share of calls that were answered.
+// least checks a limit on the share of calls that were answered.
 func (l *limits) least(name string, limit *float64, got Calls) {
 	switch {
 	case limit == nil:
@@ -249,7 +248,7 @@ func toNumber(is bool) int {
 	return 0
 }
 
-// lastHealing is that of the fault that ended last.
+// lastHealing returns the healing of the fault that ended last.
 func lastHealing(t *trial.Trial, healings []Healing) (Healing, bool) {
 	var last Healing
 	found := false

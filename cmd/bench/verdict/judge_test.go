@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// sound is a trial of 10 s in which everything was asked and answered, and nothing is wrong.
+// sound returns a trial of 10 s in which everything was asked and answered, and nothing is wrong.
 func sound() *trial.Trial {
 	t := &trial.Trial{
 		Length: 10_000 * ms, Ended: 11_000 * ms, Cores: 2, Nodes: three,
@@ -37,7 +37,7 @@ func sound() *trial.Trial {
 	return t
 }
 
-// strict are limits of every kind, which the sound trial keeps.
+// strict returns limits of every kind, which the sound trial keeps.
 func strict() scenario.Limits {
 	second := new(scenario.Span(time.Second))
 	return scenario.Limits{
@@ -46,7 +46,7 @@ func strict() scenario.Limits {
 	}
 }
 
-// brokenBy are the limits that a trial breaks in a column, without the column's name.
+// brokenBy returns the limits that a trial breaks in a column, without the column's name.
 func brokenBy(t *trial.Trial, c scenario.Column, l scenario.Limits) []Broken {
 	s := scenario.Scenario{Limits: map[string]scenario.Limits{c.Name: l}, Load: scenario.Load{Instances: 1, Reads: 1, Writes: 1, Lease: scenario.Span(3 * time.Second)}}
 	// Histories that the checker can decide take microseconds.
@@ -77,8 +77,8 @@ const (
 	unjudged = "undecided: 0 of 1 claims on sealed instances judged, a silent node may refute the others"
 )
 
-// undecidable is a history of a key that the checker does not decide soon: many calls of unknown outcome, and a look at what
-// nobody wrote.
+// undecidable returns a history of a key that the checker does not decide soon: many calls of unknown outcome, and a
+// look at what nobody wrote.
 func undecidable() []trial.Call {
 	calls := []trial.Call{write(1, 0, 1)}
 	for i := range trial.Micros(40) {
@@ -88,15 +88,15 @@ func undecidable() []trial.Call {
 	return append(calls, look(999, 9000, 9001))
 }
 
-// Each of these is a raw file of a sound trial of which one thing was altered: what was not asked, not answered or not
-// decided is as broken as what is wrong.
+// Each of these is the raw file of a sound trial with one thing altered: what was not asked, not answered or not
+// decided counts as broken just as what is wrong.
 func TestAlteredTrialsBreakALimit(t *testing.T) {
 	silent := func(t *trial.Trial) { t.Ending[2] = trial.Ending{Node: 2, Failed: "no answer"} }
 	for _, c := range []struct {
 		name  string
 		alter func(*trial.Trial)
-		want  []Broken // of every column that promises anything
-		cp    []Broken // of cp besides, before the others
+		want  []Broken // for every column that promises anything
+		cp    []Broken // additional ones of cp, before the others
 	}{
 		{"a silent node at the end", silent, []Broken{
 			{converge, "2 of 3 nodes gave an answer at the end"}, {answer, "node3 did not"}, {judgeable, unjudged}, {evicted, untold}}, nil},

@@ -10,16 +10,16 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// longestStep bounds the time for which a list stands, up to its own: where no list came for longer, the rest counts as
+// longestStep bounds how long a list counts before its own time: if no list came for longer, the rest counts as
 // nothing.
-const longestStep = 2500 * time.Millisecond // as long as a node that gives no answer is waited for, and a little more
+const longestStep = 2500 * time.Millisecond // the time that a node without an answer is waited for, and a little more
 
-// answeredLists are the lists that came.
+// answeredLists returns the lists that came.
 func answeredLists(lists []trial.List) []trial.List {
 	return slices.DeleteFunc(slices.Clone(lists), func(l trial.List) bool { return l.Failed })
 }
 
-// byNode are the lists of each node, by the time of asking.
+// byNode returns the lists of each node, by the time of asking.
 func byNode(lists []trial.List) map[int][]trial.List {
 	found := make(map[int][]trial.List)
 	for _, l := range lists {
@@ -31,8 +31,8 @@ func byNode(lists []trial.List) map[int][]trial.List {
 	return found
 }
 
-// integral is the mean over the nodes of a count times how long it stood during a load of a length, in instance-seconds. Each
-// list stands for the time since the one before it. What was asked after the load does not count: for how long nodes are
+// integral returns the mean over the nodes of a count times how long it stood during a load, in instance-seconds. Each
+// list stands for the time since the one before it. Lists requested after the load do not count: how long nodes are
 // asked then differs between the columns.
 func integral(lists []trial.List, length trial.Micros, count func(trial.List) int) float64 {
 	nodes := byNode(lists)
@@ -46,7 +46,7 @@ func integral(lists []trial.List, length trial.Micros, count func(trial.List) in
 	return sum.Seconds() / float64(len(nodes))
 }
 
-// stood is a count times how long it stood, of the lists of one node.
+// stood returns a count times how long it stood, for the lists of one node.
 func stood(of []trial.List, length trial.Micros, count func(trial.List) int) trial.Micros {
 	var sum trial.Micros
 	for i := 1; i < len(of); i++ {
@@ -56,7 +56,7 @@ func stood(of []trial.List, length trial.Micros, count func(trial.List) int) tri
 	return sum
 }
 
-// healings are how long each fault that ended took to heal.
+// healings returns how long each fault that ended took to heal.
 func healings(t *trial.Trial) []Healing {
 	found := []Healing{}
 	nodes := byNode(answeredLists(t.Lists))
@@ -68,7 +68,7 @@ func healings(t *trial.Trial) []Healing {
 	return found
 }
 
-// nextEnd is when the next fault ended after a moment; from then on lists tell of that one. 0: none did.
+// nextEnd returns when the next fault ended after a moment, or 0; from then on lists are about that one.
 func nextEnd(faults []trial.Fault, after trial.Micros) trial.Micros {
 	var next trial.Micros
 	for _, f := range faults {
@@ -79,8 +79,8 @@ func nextEnd(faults []trial.Fault, after trial.Micros) trial.Micros {
 	return next
 }
 
-// healing is when the slowest of the nodes first gave a list after the fault's end, and before until, that lacked nothing, in
-// seconds after the end. -1: a node never did, or gave no list.
+// healing returns when the slowest of the nodes first gave a complete list after the fault's end, and before until, in
+// seconds after the end, or -1 if a node never did, or gave no list.
 func healing(nodes map[int][]trial.List, expected []int, end, until trial.Micros) float64 {
 	slowest := trial.Micros(-1)
 	for _, node := range expected {
@@ -98,7 +98,7 @@ func healing(nodes map[int][]trial.List, expected []int, end, until trial.Micros
 	return slowest.Seconds()
 }
 
-// revived are the instances that some node listed again, or at the end, after their acknowledged cancel.
+// revived returns the instances that some node listed again, or at the end, after their acknowledged cancel.
 func revived(t *trial.Trial) []string {
 	found := make(map[string]bool)
 	for _, l := range t.Lists {
@@ -112,12 +112,13 @@ func revived(t *trial.Trial) []string {
 	return names(found)
 }
 
-// names are a set's elements, sorted.
+// names returns a set's elements, sorted.
 func names(set map[string]bool) []string {
 	return slices.AppendSeq(make([]string, 0, len(set)), slices.Values(slices.Sorted(maps.Keys(set))))
 }
 
-// lastGone is, of each instance that died, or that was canceled, how long the last node listed it; -1: until the end.
+// lastGone returns how long the last node listed each instance that died, or that was canceled; -1 means until the
+// end.
 func lastGone(departures []trial.Departure, canceled bool) map[string]trial.Micros {
 	longest := make(map[string]trial.Micros)
 	for _, d := range departures {
@@ -147,7 +148,7 @@ func spreadOfMicros(values []trial.Micros) Spread {
 	return s
 }
 
-// visibility describes how long registrations took until other nodes showed them, by way: nodes of the same
+// visibility describes how long registrations took until other nodes showed them, by way, for nodes of the same
 // datacenter, or of other ones.
 func visibility(t *trial.Trial, abroad bool) map[trial.Way]Spread {
 	delays := make(map[trial.Way][]trial.Micros)
@@ -163,7 +164,7 @@ func visibility(t *trial.Trial, abroad bool) map[trial.Way]Spread {
 	return found
 }
 
-// datacenter is that of a node.
+// datacenter returns a node's datacenter.
 func datacenter(t *trial.Trial, node int) string {
 	if node < 0 || node >= len(t.Nodes) {
 		return ""
@@ -171,7 +172,8 @@ func datacenter(t *trial.Trial, node int) string {
 	return t.Nodes[node].Datacenter
 }
 
-// told reports whether the stream of changes of every node but lost ones was read for at least half of the time for which it ran.
+// told reports whether the stream of changes of every node except lost ones was read for at least half of the time for
+// which the node ran.
 func told(t *trial.Trial) bool {
 	watched := make(map[int]trial.Micros)
 	for _, e := range t.Ending {
@@ -182,8 +184,8 @@ func told(t *trial.Trial) bool {
 	})
 }
 
-// listed reports whether every node but lost ones gave a list during the load. It need not give them all the time: one that is
-// cut off may refuse to, and a busy machine slows who asks.
+// listed reports whether every node except lost ones gave a list during the load. It need not do so all the time: one
+// that is cut off may refuse to, and a busy machine slows the observer.
 func listed(t *trial.Trial) bool {
 	gave := byNode(answeredLists(t.Lists))
 	return len(t.Nodes) > 0 && !slices.ContainsFunc(expected(t), func(node int) bool {
@@ -191,7 +193,7 @@ func listed(t *trial.Trial) bool {
 	})
 }
 
-// up is for how long a node's process ran during the load.
+// up returns how long a node's process ran during the load.
 func up(t *trial.Trial, node int) trial.Micros {
 	ran := t.Length
 	for _, f := range t.Faults {
@@ -206,7 +208,7 @@ func up(t *trial.Trial, node int) trial.Micros {
 	return ran
 }
 
-// falseEvictions counts the distinct instances that were evicted though their clients sent heartbeats.
+// falseEvictions counts the distinct instances that were evicted although their clients sent heartbeats.
 func falseEvictions(evictions []trial.Eviction) int {
 	found := make(map[string]bool)
 	for _, e := range evictions {
@@ -217,7 +219,7 @@ func falseEvictions(evictions []trial.Eviction) int {
 	return len(found)
 }
 
-// leadersByDatacenter are what nodes said of their leaders, by the time; each datacenter has its own.
+// leadersByDatacenter returns what nodes said about their leaders, by time; each datacenter has its own.
 func leadersByDatacenter(t *trial.Trial) map[string][]trial.Leader {
 	found := make(map[string][]trial.Leader)
 	for _, l := range t.Leaders {
@@ -230,7 +232,7 @@ func leadersByDatacenter(t *trial.Trial) map[string][]trial.Leader {
 	return found
 }
 
-// elections counts the leaders that came after the first, of every datacenter. A term has one.
+// elections counts the leaders after the first, of every datacenter. A term has one.
 func elections(t *trial.Trial) int {
 	count := 0
 	for _, of := range leadersByDatacenter(t) {
@@ -245,8 +247,8 @@ func elections(t *trial.Trial) int {
 	return count
 }
 
-// leaderless is how many seconds no node knew a leader, from the first one that was asked on; of several
-// datacenters, the one that was without for the longest.
+// leaderless returns how many seconds no node knew a leader, from the first one that was asked on; with several
+// datacenters, for the one that went without for the longest.
 func leaderless(t *trial.Trial) float64 {
 	var longest trial.Micros
 	for _, of := range leadersByDatacenter(t) {
@@ -255,10 +257,10 @@ func leaderless(t *trial.Trial) float64 {
 	return longest.Seconds()
 }
 
-// without is how long none of the nodes of a datacenter knew a leader until end.
+// without returns how long none of the nodes of a datacenter knew a leader until end.
 func without(said []trial.Leader, end trial.Micros) trial.Micros {
 	var sum trial.Micros
-	knows := make(map[int]bool) // by node: those that know a leader
+	knows := make(map[int]bool) // by node: whether it knows a leader
 	for i, l := range said {
 		delete(knows, l.Node)
 		if l.Leader >= 0 {

@@ -126,7 +126,7 @@ func TestElectionsAndLeaderlessTimeAreOfEachDatacenter(t *testing.T) {
 	}
 }
 
-// ends are the ends of nodes that hold such versions of own-1.
+// ends returns the endings of nodes that hold some versions of own-1.
 func ends(versions ...int64) []trial.Ending {
 	var found []trial.Ending
 	for node, v := range versions {
@@ -220,7 +220,8 @@ func TestStalenessFollowsForKeysThatChangeMoreRarely(t *testing.T) {
 		write(1, 0, 1), write(2, 5*s, 5*s+1), write(3, 10*s, 10*s+1),
 		look(3, 11*s, 11*s+1), look(2, 12*s, 12*s+1), look(1, 13*s, 13*s+1), look(3, 14*s, 14*s+1), of(look(1, 15*s, 15*s+1), trial.Refused),
 	}
-	// One look lacks a change, one lacks two: of a key that changes every 30 s the second would be stale with 10 in 30, and so on.
+	// One look lacks a change, one lacks two: for a key that changes every 30 s the second would be stale with
+	// probability 10 in 30, and so on.
 	got := keysOf(calls).staleness(always).Follows
 	for i, want := range []Follow{{30, (5.0/30 + 10.0/30) / 4}, {300, (5.0/300 + 10.0/300) / 4}, {3600, 15.0 / 3600 / 4}} {
 		expect.That(t, got[i].Every == want.Every && math.Abs(got[i].Share-want.Share) < 1e-9, "%+v, want %+v", got[i], want)
@@ -292,7 +293,7 @@ func TestStalenessAgesAreThoseOfAnsweredLooks(t *testing.T) {
 	expect.Slice(t, Ages(&trial.Trial{History: calls}), []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}, "ages are")
 }
 
-// A list that is made anew every 30 s shows for so long what was canceled.
+// A list that is made anew every 30 s shows canceled instances for that long.
 func TestWhatWasCanceledLaterThanAListWasMadeIsNotRevived(t *testing.T) {
 	ended := &trial.Trial{
 		Nodes: three, Agreed: 60_000 * ms, Ending: []trial.Ending{{Node: 0, Revived: []string{"long ago", "just now"}}},
@@ -307,7 +308,7 @@ func TestWhatWasCanceledLaterThanAListWasMadeIsNotRevived(t *testing.T) {
 	}
 }
 
-// sealWrite is an acknowledged registration of a sealed instance that took 1 ms from a moment on, in ms.
+// sealWrite returns an acknowledged registration of a sealed instance that took 1 ms from a moment on, in ms.
 func sealWrite(from trial.Micros) trial.SealWrite {
 	return trial.SealWrite{Outcome: trial.Done, Called: from * ms, Returned: (from + 1) * ms}
 }
@@ -318,7 +319,7 @@ func sealCancel(from trial.Micros) trial.SealWrite {
 	return w
 }
 
-// ended is a write with another outcome.
+// ended returns a write with another outcome.
 func ended(w trial.SealWrite, o trial.Outcome) trial.SealWrite {
 	w.Outcome = o
 	if o == trial.Unknown {
@@ -327,13 +328,13 @@ func ended(w trial.SealWrite, o trial.Outcome) trial.SealWrite {
 	return w
 }
 
-// doubtful is a write whose earlier try got no answer.
+// doubtful returns a write whose earlier try got no answer.
 func doubtful(w trial.SealWrite) trial.SealWrite {
 	w.Doubtful = true
 	return w
 }
 
-// sealedIn are the ends of nodes that list the only sealed instance in such versions.
+// sealedIn returns the endings of nodes that list the only sealed instance in some versions.
 func sealedIn(versions ...int) []trial.Ending {
 	var found []trial.Ending
 	for node, v := range versions {
@@ -435,7 +436,7 @@ func TestHeartbeatIsForgottenWithinTheLeaseOnly(t *testing.T) {
 		name      string
 		forgotten trial.Forgotten
 		want      int
-		age       float64 // 0: none
+		age       float64 // 0 for none
 	}{
 		{"within the lease", trial.Forgotten{ID: "a", Last: 1000 * ms, At: 3999 * ms}, 1, 0.5},
 		{"beyond the lease", trial.Forgotten{ID: "a", Last: 1000 * ms, At: 4000 * ms}, 0, 0},

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// losses finds what was acknowledged and is not there any more.
+// losses finds what was acknowledged and has disappeared.
 func losses(t *trial.Trial, s scenario.Scenario) Losses {
 	ends := endsOfProcesses(t)
 	found := Losses{Heartbeats: forgotten(t, s, ends)}
@@ -49,7 +49,7 @@ func (l Losses) all() []lossLimit {
 	}
 }
 
-// unjudged says which losses should have been judged and could not be; empty: none.
+// unjudged says which losses could not be judged although they should have been, or returns "".
 func (l Losses) unjudged(t *trial.Trial, s scenario.Scenario) string {
 	sealed := map[string]Loss{"registrations": l.Registrations, "updates": l.Updates, "cancels": l.Cancels}
 	judged, unjudged := 0, 0
@@ -78,7 +78,8 @@ func (l Losses) unjudged(t *trial.Trial, s scenario.Scenario) string {
 	return ""
 }
 
-// everyKind is from how many sealed instances on some must tell of each kind of loss: a third of them each.
+// everyKind is the number of sealed instances from which on there must be evidence of each kind of loss: each gets a
+// third of them.
 const everyKind = 30
 
 // lossesOf collects losses of one kind.
@@ -89,7 +90,7 @@ type lossesOf struct {
 	ages     []float64
 }
 
-// judge counts what was acknowledged at a moment, and whether it was lost.
+// judge counts something acknowledged at a moment, and whether it was lost.
 func (l *lossesOf) judge(name string, acknowledged trial.Micros, ends []trial.Kill, lost bool) {
 	l.of++
 	if !lost {
@@ -107,7 +108,7 @@ func (l *lossesOf) loss() Loss {
 	return Loss{Of: l.of, Count: len(names), Age: spreadOf(l.ages), Names: slices.Compact(names), Unjudged: l.unjudged}
 }
 
-// endsOfProcesses are the moments at which processes were ended, by their times.
+// endsOfProcesses returns when processes were ended, by time.
 func endsOfProcesses(t *trial.Trial) []trial.Kill {
 	var ends []trial.Kill
 	for _, f := range t.Faults {
@@ -126,14 +127,14 @@ const (
 	removed
 )
 
-// claim is what must hold of a sealed instance at the end.
+// claim is what must hold for a sealed instance at the end.
 type claim struct {
 	kind         claimKind
-	version      int // at least; of removed 0
+	version      int // a minimum; 0 for removed
 	acknowledged trial.Micros
 }
 
-// claimOf is what follows from the writes of a sealed instance; not ok: nothing does.
+// claimOf returns what follows from the writes of a sealed instance; ok is false if nothing does.
 func claimOf(s trial.Sealed) (claim, bool) {
 	if len(s.Writes) == 0 {
 		return claim{}, false
@@ -144,8 +145,8 @@ func claimOf(s trial.Sealed) (claim, bool) {
 	case len(s.Writes) == 1:
 		return kept, first.Outcome == trial.Done
 	case last.Cancel && last.Outcome == trial.NotFound:
-		// The node that was asked lacked what had been acknowledged. That is no loss if it only had not got it yet: then all
-		// nodes list it at the end, because a cancel that finds nothing removes nothing.
+		// The node that was asked lacked what had been acknowledged. That is no loss if it just had not received it
+		// yet: then all nodes list it at the end, because a cancel that finds nothing removes nothing.
 		return kept, first.Outcome == trial.Done && !first.Doubtful && !last.Doubtful
 	case last.Outcome == trial.Refused || last.Outcome == trial.Unreached: // it certainly did nothing
 		return kept, first.Outcome == trial.Done && !last.Doubtful
@@ -154,11 +155,11 @@ func claimOf(s trial.Sealed) (claim, bool) {
 	case !last.Cancel: // it is listed in one of the versions
 		return kept, first.Outcome == trial.Done
 	}
-	// A try of the registration that got no answer may take effect after the cancel.
+	// A try of the registration without an answer may take effect after the cancel.
 	return claim{removed, 0, last.Returned}, last.Outcome == trial.Done && first.Outcome == trial.Done && !first.Doubtful
 }
 
-// refuted reports whether a node that answered at the end does not hold what was claimed of a sealed instance.
+// refuted reports whether a node that answered at the end contradicts the claim about a sealed instance.
 func (c claim) refuted(t *trial.Trial, number int) bool {
 	return slices.ContainsFunc(t.Ending, func(e trial.Ending) bool {
 		if e.Failed != "" || number >= len(e.Sealed) {
@@ -174,7 +175,7 @@ func unasked(t *trial.Trial, number int) bool {
 	return slices.ContainsFunc(t.Ending, func(e trial.Ending) bool { return e.Failed == "" && number >= len(e.Sealed) })
 }
 
-// forgotten counts the heartbeats that were answered 404 though a lease had begun within its length.
+// forgotten counts the heartbeats answered 404 although a lease had begun less than its length before.
 func forgotten(t *trial.Trial, s scenario.Scenario, ends []trial.Kill) Loss {
 	l := lossesOf{}
 	for _, f := range t.Forgotten {
@@ -194,19 +195,20 @@ func forgotten(t *trial.Trial, s scenario.Scenario, ends []trial.Kill) Loss {
 	return l.loss()
 }
 
-// withContact is a trial without the heartbeats that were answered 404 while some nodes heard nothing of others, or had only
-// just begun to hear them again. Without consensus a node answers then all the same, from what it knows.
+// withContact returns a trial without the heartbeats answered 404 while some nodes heard nothing from others, or had
+// only just begun to hear them again. Without consensus a node still answers then, from what it knows.
 func withContact(t *trial.Trial) *trial.Trial {
 	connected := *t
 	connected.Forgotten = slices.DeleteFunc(slices.Clone(t.Forgotten), func(f trial.Forgotten) bool {
 		return slices.ContainsFunc(t.Faults, func(fault trial.Fault) bool {
-			apart := fault.Kind == scenario.Pause || fault.Kind == scenario.Isolate // a cut link leaves a datacenter whole
+			// a cut link leaves a datacenter whole
+			apart := fault.Kind == scenario.Pause || fault.Kind == scenario.Isolate
 			return apart && f.At >= fault.From && f.At < fault.To+trial.Of(onItsWay)
 		})
 	})
 	return &connected
 }
 
-// onItsWay is for how long after its acknowledgement a write may still be on its way to another node: who reads the version
-// before it until then reads late, which is no loss.
+// onItsWay is how long after its acknowledgement a write may still be on its way to another node: reading the version
+// before it until then is late, but no loss.
 const onItsWay = time.Second

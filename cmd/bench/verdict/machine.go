@@ -10,19 +10,19 @@ import (
 
 // When a trial measures the machine rather than the servers.
 const (
-	mostLate     = 0.01                   // share of the calls that were handed to their clients late
+	mostLate     = 0.01                   // share of the calls handed to their clients late
 	busy         = 0.97                   // share of the processors' time from which on they are exhausted
 	mostBusy     = 0.5                    // share of the load's seconds in which they may be
 	mostForeign  = 0.15                   // share of the processors' time that others may use
-	stalledDisk  = 500 * time.Millisecond // what one durable write takes on a disk that stalls
+	stalledDisk  = 500 * time.Millisecond // duration of one durable write on a disk that stalls
 	mostUnlooked = 3 * time.Second        // between two looks at the machine
 )
 
-// Invalid are the reasons why a trial is not valid.
+// Invalid returns the reasons why a trial is not valid.
 func Invalid(t *trial.Trial) []string {
 	found := []string{}
 	if t.Failed != "" {
-		return found // it says that itself
+		return found // the failure says so itself
 	}
 	seen := healthDuringLoad(t)
 	if len(seen) < 2 || gapOf(seen, t.Length) > trial.Of(mostUnlooked) || t.Cores < 1 {
@@ -46,7 +46,7 @@ func Invalid(t *trial.Trial) []string {
 	return found
 }
 
-// healthDuringLoad are the looks at the machine from the begin of the load to its end.
+// healthDuringLoad returns the looks at the machine from the start of the load to its end.
 func healthDuringLoad(t *trial.Trial) []trial.Health {
 	var found []trial.Health
 	for _, h := range t.Machine {
@@ -57,7 +57,7 @@ func healthDuringLoad(t *trial.Trial) []trial.Health {
 	return found
 }
 
-// gapOf is the longest time without a look at the machine.
+// gapOf returns the longest time without a look at the machine.
 func gapOf(seen []trial.Health, length trial.Micros) trial.Micros {
 	longest, last := trial.Micros(0), trial.Micros(0)
 	for _, h := range seen {
@@ -66,7 +66,7 @@ func gapOf(seen []trial.Health, length trial.Micros) trial.Micros {
 	return max(longest, length-last)
 }
 
-// uncounting says which of the counters that the rest is computed from say nothing.
+// uncounting says which of the counters behind the other checks do not work.
 func uncounting(t *trial.Trial, seen []trial.Health) string {
 	due, late := 0, 0
 	for i, h := range seen {
@@ -92,8 +92,8 @@ func tardy(seen []trial.Health) string {
 	return fmt.Sprintf("the load was late: %.1f %% of the calls began more than %v after they were due, the worst %.2g s", 100*float64(late)/float64(due), trial.LateAfter, worst.Seconds())
 }
 
-// exhausted does not look at seconds in which a server starts again after a fault: it takes all that there is for that, and
-// how long that lasts is one of the things to be measured.
+// exhausted ignores seconds in which a server restarts after a fault: it takes everything available for that, and how
+// long that lasts is one of the things to measure.
 func exhausted(t *trial.Trial, seen []trial.Health) string {
 	full, all := 0, 0
 	for i := 1; i < len(seen); i++ {
@@ -109,13 +109,13 @@ func exhausted(t *trial.Trial, seen []trial.Health) string {
 	return fmt.Sprintf("the processors were exhausted in %d of %d seconds", full, all)
 }
 
-// starts says whether a server started again between two moments.
+// starts reports whether a server restarted between two moments.
 func starts(faults []trial.Fault, from, to trial.Micros) bool {
 	return slices.ContainsFunc(faults, func(f trial.Fault) bool { return f.To < to && from < f.Ready })
 }
 
-// foreign says how much of the processors others used than the servers and the program that measures: programs, or the host
-// of a virtual machine.
+// foreign says how much of the processors was used by others than the servers and the measuring program: by programs,
+// or by the host of a virtual machine.
 func foreign(t *trial.Trial, seen []trial.Health) string {
 	first, last := seen[0], seen[len(seen)-1]
 	others := last.Busy - first.Busy - (last.Own - first.Own)
@@ -129,7 +129,7 @@ func foreign(t *trial.Trial, seen []trial.Health) string {
 	return fmt.Sprintf("others used %.0f %% of the processors", 100*share)
 }
 
-// spentBetween is what a node's process used between two moments, as far as the samples tell.
+// spentBetween returns what a node's process used between two moments, as precisely as the samples tell.
 func spentBetween(samples []trial.Usage, from, to trial.Micros) trial.Micros {
 	var within []trial.Usage
 	for _, u := range samples {

@@ -19,10 +19,10 @@ func keysOf(calls []trial.Call) keys {
 	return k
 }
 
-// names are the keys, sorted.
+// names returns the keys, sorted.
 func (k keys) names() []string { return slices.Sorted(maps.Keys(k)) }
 
-// staleness sums up the answered Look calls that are wanted.
+// staleness sums up the wanted answered Look calls.
 func (k keys) staleness(wanted func(trial.Call) bool) Staleness {
 	var s Staleness
 	var ages []float64
@@ -70,7 +70,7 @@ func stale(calls []trial.Call, look trial.Call) (age trial.Micros, behind int) {
 	return look.Called - first, behind
 }
 
-// seenBy is the version that a look's answer is as new as.
+// seenBy returns the version that a look's answer is as new as.
 func seenBy(calls []trial.Call, look trial.Call) int64 {
 	if sees(look) != 0 {
 		return look.Version
@@ -84,7 +84,7 @@ func seenBy(calls []trial.Call, look trial.Call) int64 {
 	return newest
 }
 
-// sees is the version that a look was answered; 0: not registered.
+// sees returns the version in a look's answer, or 0 if not registered.
 func sees(look trial.Call) int64 {
 	if look.Outcome == trial.NotFound {
 		return 0
@@ -97,8 +97,8 @@ func removes(c, look trial.Call) bool {
 	return c.Action == trial.Remove && (c.Outcome == trial.Done || c.Outcome == trial.Unknown) && c.Called <= look.Returned
 }
 
-// explainedByLateCall reports whether a look may have seen what a call of unknown outcome did late, after the newest
-// acknowledged version was written (0: it is a removal): a removal; or a registration, where before it the key was
+// explainedByLateCall reports whether a look may have seen the late effect of a call of unknown outcome, after the
+// newest acknowledged version was written (0 for a removal): a removal; or a registration, if before it the key was
 // removed, because otherwise the newer version stays.
 func explainedByLateCall(calls []trial.Call, look trial.Call, written int64) bool {
 	absent := sees(look) == 0
@@ -117,10 +117,10 @@ func explainedByLateCall(calls []trial.Call, look trial.Call, written int64) boo
 // Age is how old the answer of one Look call was, as Staleness counts it.
 type Age struct {
 	Called trial.Micros
-	Age    trial.Micros // 0: it was not stale
+	Age    trial.Micros // 0 if it was not stale
 }
 
-// Ages are those of all answered Look calls of a trial, key by key: what a plot shows of Staleness.
+// Ages returns those of all answered Look calls of a trial, key by key: a plot of Staleness shows them.
 func Ages(t *trial.Trial) []Age {
 	var ages []Age
 	k := keysOf(t.History)
@@ -135,12 +135,12 @@ func Ages(t *trial.Trial) []Age {
 	return ages
 }
 
-// rareChanges are how often a key of a registry changes in practice, in seconds from one change to the next.
+// rareChanges are realistic intervals, in seconds, between changes of a registry's key.
 var rareChanges = []float64{30, 300, 3600}
 
-// follows is the share of stale answers that follows for keys that change more rarely. An answer that lacks n changes of a
-// key which changed every d seconds is n·d seconds old in what it knows; a key that changes every e seconds changes in
-// such a time with a probability of n·d/e.
+// follows returns the share of stale answers that follows for keys that change more rarely. An answer that lacks n
+// changes of a key which changed every d seconds knows a state of n·d seconds ago; a key that changes every e seconds
+// changes in such a time with a probability of n·d/e.
 func (k keys) follows(wanted func(trial.Call) bool) []Follow {
 	looks := 0
 	expected := make([]float64, len(rareChanges))
@@ -167,7 +167,8 @@ func (k keys) follows(wanted func(trial.Call) bool) []Follow {
 	return found
 }
 
-// intervalOf is the mean time from one acknowledged change of a key to the next, in seconds; 0: there were fewer than two.
+// intervalOf returns the mean time from one acknowledged change of a key to the next, in seconds, or 0 with fewer than
+// two.
 func intervalOf(calls []trial.Call) float64 {
 	changes, first, last := 0, endless, trial.Micros(0)
 	for _, c := range calls {

@@ -21,80 +21,97 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Verdict is what one trial means.
+// Verdict is the judgement of one trial.
 type Verdict struct {
-	Operations     map[trial.Operation]Calls `json:"operations"` // those that were called
-	Reads          Calls                     `json:"reads"`      // Fetch and Delta together
-	Writes         Calls                     `json:"writes"`     // Heartbeat, Register and Cancel together
-	Worst          map[trial.Operation]Worst `json:"worst"`      // of the operations of stock clients
-	Staleness      Staleness                 `json:"staleness"`
-	Windows        []Window                  `json:"windows"`         // per fault, then per storm
-	Visibility     map[trial.Way]Spread      `json:"visibility"`      // delays at other nodes of the same datacenter, seconds
-	Abroad         map[trial.Way]Spread      `json:"abroad"`          // delays at nodes of other datacenters, seconds
-	Removal        Spread                    `json:"removal"`         // from a dead instance's last heartbeat until no node lists it, seconds
-	Ghosts         float64                   `json:"ghosts"`          // instance-seconds during the load: dead or canceled, but listed; mean over the nodes
-	Missing        float64                   `json:"missing"`         // instance-seconds during the load: alive, but not listed, or no list came; mean over the nodes
-	Unanswered     float64                   `json:"unanswered"`      // seconds of the load without an answer to who asked for the list; mean over the nodes
-	Healing        []Healing                 `json:"healing"`         // per fault that ended
-	Losses         Losses                    `json:"losses"`          // what was acknowledged, and was not there any more
-	Lost           []string                  `json:"lost"`            // instances that some node lacks at the end, when clients have gone on, though acknowledged and alive
-	Revived        []string                  `json:"revived"`         // instances listed again after their acknowledged cancel, or at the end
-	Dead           []string                  `json:"dead"`            // instances that some node lists at the end though their lease ended
-	FalseEvictions int                       `json:"false_evictions"` // distinct instances
-	Told           bool                      `json:"told"`            // every node's stream of changes was read for most of the time for which it was up, so that evictions are known
-	Listed         bool                      `json:"listed"`          // every node gave lists during the load: otherwise Ghosts, Missing, Unanswered and Revived are not known
-	Elections      int                       `json:"elections"`       // leaders that came after the first
-	Leaderless     float64                   `json:"leaderless"`      // seconds in which no node knew a leader
-	Cost           Cost                      `json:"cost"`
-	History        History                   `json:"history"`
-	Converged      Convergence               `json:"converged"`
-	Broken         []Broken                  `json:"broken"`  // limits; empty: all were kept
-	Invalid        []string                  `json:"invalid"` // why the trial measured the machine and not the servers, a sentence each; empty: it is valid
+	Operations map[trial.Operation]Calls `json:"operations"` // those that were called
+	Reads      Calls                     `json:"reads"`      // Fetch and Delta together
+	Writes     Calls                     `json:"writes"`     // Heartbeat, Register and Cancel together
+	Worst      map[trial.Operation]Worst `json:"worst"`      // of the operations of stock clients
+	Staleness  Staleness                 `json:"staleness"`
+	Windows    []Window                  `json:"windows"` // per fault, then per storm
+	// delays at other nodes of the same datacenter, seconds
+	Visibility map[trial.Way]Spread `json:"visibility"`
+	Abroad     map[trial.Way]Spread `json:"abroad"` // delays at nodes of other datacenters, seconds
+	// from a dead instance's last heartbeat until no node lists it, seconds
+	Removal Spread `json:"removal"`
+	// instance-seconds during the load: dead or canceled, but listed; mean over the nodes
+	Ghosts float64 `json:"ghosts"`
+	// instance-seconds during the load: alive, but not listed, or no list came; mean over the nodes
+	Missing float64 `json:"missing"`
+	// seconds of the load without an answer to requests for the list; mean over the nodes
+	Unanswered float64   `json:"unanswered"`
+	Healing    []Healing `json:"healing"` // per fault that ended
+	Losses     Losses    `json:"losses"`  // what was acknowledged, but had disappeared
+	// instances that some node lacks at the end, when clients have gone on, although acknowledged and alive
+	Lost []string `json:"lost"`
+	// instances listed again after their acknowledged cancel, or at the end
+	Revived []string `json:"revived"`
+	// instances that some node lists at the end although their lease ended
+	Dead           []string `json:"dead"`
+	FalseEvictions int      `json:"false_evictions"` // distinct instances
+	// every node's stream of changes was read for most of the time for which it was up, so that evictions are known
+	Told bool `json:"told"`
+	// every node gave lists during the load: otherwise Ghosts, Missing, Unanswered and Revived are unknown
+	Listed     bool        `json:"listed"`
+	Elections  int         `json:"elections"`  // leaders after the first
+	Leaderless float64     `json:"leaderless"` // seconds in which no node knew a leader
+	Cost       Cost        `json:"cost"`
+	History    History     `json:"history"`
+	Converged  Convergence `json:"converged"`
+	Broken     []Broken    `json:"broken"` // limits; empty if all were kept
+	// why the trial measured the machine and not the servers, a sentence each; empty if it is valid
+	Invalid []string `json:"invalid"`
 }
 
 // Worst is what the worst client of an operation saw.
 type Worst struct {
-	Clients int     `json:"clients"`        // how many there were
-	Success float64 `json:"success"`        // the least share of a client's calls that were answered
-	Gap     float64 `json:"gap"`            // the longest time for which a client got no answer, from when the call was due, in seconds
-	Open    bool    `json:"open,omitempty"` // no answer had ended that time when the client's calls ended: it is that long at least
+	Clients int     `json:"clients"` // how many there were
+	Success float64 `json:"success"` // minimum share of a client's calls that were answered
+	// the longest time that a client got no answer, from when the call was due, in seconds
+	Gap float64 `json:"gap"`
+	// no answer had ended that time when the client's calls ended: it is a minimum
+	Open bool `json:"open,omitempty"`
 }
 
-// Losses are what was acknowledged, and was not there any more. Nothing that clients restored afterwards hides them.
+// Losses counts what was acknowledged, but had disappeared. Nothing that clients restored afterwards hides them.
 type Losses struct {
 	Registrations Loss `json:"registrations"` // sealed instances that some node lacks at the end
 	Updates       Loss `json:"updates"`       // sealed instances that some node holds in an older version at the end
-	Cancels       Loss `json:"cancels"`       // sealed instances that some node lists at the end though their cancel was acknowledged
-	Heartbeats    Loss `json:"heartbeats"`    // heartbeats answered 404 within a lease after the last acknowledged one
+	// sealed instances that some node lists at the end although their cancel was acknowledged
+	Cancels    Loss `json:"cancels"`
+	Heartbeats Loss `json:"heartbeats"` // heartbeats answered 404 within a lease after the last acknowledged one
 }
 
 // Loss counts losses of one kind.
 type Loss struct {
-	Of    int      `json:"of"` // how many were judged
-	Count int      `json:"count"`
-	Age   Spread   `json:"age"`   // seconds from the acknowledgement to the end of a process after it; of those that no process's end followed there is none
+	Of    int `json:"of"` // how many were judged
+	Count int `json:"count"`
+	// seconds from the acknowledgement to the next end of a process; losses without a later end of a process have none
+	Age   Spread   `json:"age"`
 	Names []string `json:"names"` // sorted
-	// Unjudged are claims on sealed instances that no node which was asked refutes, but that a silent one may: they are not in Of.
+	// Unjudged counts claims on sealed instances that no asked node refutes, but that a silent one may: they are not
+	// in Of.
 	Unjudged int `json:"unjudged,omitempty"`
 }
 
-// Calls sums up calls: of a trial, or an operation, those that were due during the load.
+// Calls sums up the calls of a trial, or an operation, that were due during the load.
 type Calls struct {
-	Outcomes   map[trial.Outcome]int `json:"outcomes"`
-	Count      int                   `json:"count"`
-	PerSecond  float64               `json:"per_second"`  // answered
-	Success    float64               `json:"success"`     // share that was answered; 1 if there were none
-	Latency    Spread                `json:"latency"`     // of the answered, from when they were due, in seconds
-	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none was answered, in steps of 0.1
-	// OpenGap says that no answer ended the longest gap, because the calls ended before: it is that long at least. Gaps of a
+	Outcomes  map[trial.Outcome]int `json:"outcomes"`
+	Count     int                   `json:"count"`
+	PerSecond float64               `json:"per_second"` // answered
+	Success   float64               `json:"success"`    // share that was answered; 1 without calls
+	Latency   Spread                `json:"latency"`    // of the answered calls, from when they were due, in seconds
+	// consecutive seconds in which calls were due and none was answered, in steps of 0.1
+	LongestGap float64 `json:"longest_gap"`
+	// OpenGap says that no answer ended the longest gap, because the calls ended before: it is a minimum. Gaps of a
 	// Window end with it, and are never open.
 	OpenGap bool `json:"open_gap,omitempty"`
-	// Late are those of the answered whose answers came only after the fault or the storm was over; of a Window.
+	// Late counts the answered calls whose answers came only after the fault or the storm was over; for a Window.
 	Late int `json:"late,omitempty"`
 }
 
-// Spread describes values. Quantiles are of the nearest rank. What has no value, because it did not happen within the
-// trial, is counted in Never and in nothing else.
+// Spread describes values. Quantiles use the nearest rank. Whatever has no value, because it did not happen within the
+// trial, is only counted in Never.
 type Spread struct {
 	Count int     `json:"count"`
 	Never int     `json:"never,omitempty"`
@@ -105,14 +122,15 @@ type Spread struct {
 	Max   float64 `json:"max"`
 }
 
-// Staleness is how old the answers of Look calls were. An answer is stale if the key had a newer version that
-// was acknowledged before the call.
+// Staleness is how old the answers of Look calls were. An answer is stale if the key had a newer version that was
+// acknowledged before the call.
 type Staleness struct {
-	Reads  int     `json:"reads"` // answered
-	Stale  int     `json:"stale"`
-	Share  float64 `json:"share"`
-	Age    Spread  `json:"age"`    // seconds between the acknowledgement of the next version and the call; of the stale ones
-	Behind int     `json:"behind"` // most versions behind
+	Reads int     `json:"reads"` // answered
+	Stale int     `json:"stale"`
+	Share float64 `json:"share"`
+	// seconds between the acknowledgement of the next version and the call, for stale answers
+	Age    Spread `json:"age"`
+	Behind int    `json:"behind"` // most versions behind
 	// Follows is the share that follows for keys that change more rarely than watched keys do.
 	Follows []Follow `json:"follows"`
 }
@@ -123,33 +141,35 @@ type Follow struct {
 	Share float64 `json:"share"`
 }
 
-// Window is what some clients saw while a fault or a storm lasted: until it was undone, and what it had stopped could serve
+// Window is what some clients saw during a fault or a storm: until it was undone, and what it had stopped could serve
 // again. A fault without an end lasts as long as the load.
 type Window struct {
-	Nodes     []int     `json:"nodes"` // whose clients they are: those that the fault struck, or all if it struck none
+	// home nodes of these clients: those that the fault struck, or all if it struck none
+	Nodes     []int     `json:"nodes"`
 	Reads     Calls     `json:"reads"`
 	Writes    Calls     `json:"writes"`
 	Staleness Staleness `json:"staleness"`
 }
 
-// Healing is how long after a fault's end everything acknowledged before was in every node's list.
+// Healing is how long after a fault's end every node's list had everything acknowledged before.
 type Healing struct {
 	Fault   int     `json:"fault"`
-	Seconds float64 `json:"seconds"` // -1: not within the trial
+	Seconds float64 `json:"seconds"` // -1 if not within the trial
 }
 
-// Cost is what the servers spent while nothing but heartbeats came, and nobody observed them; of other trials all is 0.
+// Cost is what the servers spent while nothing but heartbeats came, and nobody observed them; all 0 for other trials.
 type Cost struct {
-	Renewals           float64 `json:"renewals"`                  // answered, per second
-	CPU                float64 `json:"cpu"`                       // seconds per second, of all nodes
-	Written            float64 `json:"written"`                   // bytes sent to the disk of a node, per second
-	Sent               float64 `json:"sent"`                      // bytes between nodes, per second
-	Memory             float64 `json:"memory"`                    // bytes, mean of the nodes, at the end
-	MemoryPerInstances float64 `json:"memory_per_1000_instances"` // resident bytes of one node, above those of the empty one
-	Disk               float64 `json:"disk"`                      // bytes of all data directories at the end
+	Renewals float64 `json:"renewals"` // answered, per second
+	CPU      float64 `json:"cpu"`      // seconds per second, total of all nodes
+	Written  float64 `json:"written"`  // bytes sent to the disk of a node, per second
+	Sent     float64 `json:"sent"`     // bytes between nodes, per second
+	Memory   float64 `json:"memory"`   // bytes, mean of the nodes, at the end
+	// resident bytes of one node, above those of the empty one
+	MemoryPerInstances float64 `json:"memory_per_1000_instances"`
+	Disk               float64 `json:"disk"` // bytes of all data directories at the end
 }
 
-// Result is what a checker says.
+// Result is a checker's result.
 type Result string
 
 // The results.
@@ -160,27 +180,27 @@ const (
 	Unpromised Result = "not promised" // by this mode
 )
 
-// History is whether the calls on each watched key can be explained by a single copy on which every call took
-// effect at one moment between its begin and its end.
+// History says whether the calls on each watched key can be explained by a single copy on which every call took effect
+// at one moment between its beginning and its end.
 type History struct {
 	Result Result `json:"result"`
 	Keys   int    `json:"keys"`
 	Calls  int    `json:"calls"`
-	// Overlapping are the writes that began while another one of their key was under way, Unknown those of which it is not
-	// known whether they took effect: without both a history proves little.
+	// Overlapping counts the writes that began while another one of their key was under way, Unknown those that may or
+	// may not have taken effect: without either a history proves little.
 	Overlapping int      `json:"overlapping"`
 	Unknown     int      `json:"unknown"`
 	Violated    []string `json:"violated"`         // the keys that cannot be explained
-	Unread      []string `json:"unread,omitempty"` // keys that were written, and no look at them was answered
+	Unread      []string `json:"unread,omitempty"` // keys that were written without any answered look at them
 }
 
-// Convergence is whether at the end all nodes held the same, and of each watched key no version that an acknowledged write had
-// certainly replaced.
+// Convergence says whether at the end all nodes held the same, and for each watched key no version that an
+// acknowledged write had certainly replaced.
 type Convergence struct {
 	Result Result   `json:"result"`
 	Differ []string `json:"differ"` // watched keys, or instances, on which nodes differ
-	Lost   []string `json:"lost"`   // watched keys of which every node holds a version that was replaced
-	Text   string   `json:"text"`   // a sentence for the first of them
+	Lost   []string `json:"lost"`   // watched keys of which every node holds a replaced version
+	Text   string   `json:"text"`   // a sentence about the first of them
 }
 
 // Broken is a limit that a trial did not keep.
@@ -192,7 +212,7 @@ type Broken struct {
 // buckets count values in seconds.
 type buckets map[float64]int
 
-// spread describes the values. Quantiles are of the nearest rank.
+// spread describes the values. Quantiles use the nearest rank.
 func (b buckets) spread() Spread {
 	values := slices.Sorted(maps.Keys(b))
 	if len(values) == 0 {

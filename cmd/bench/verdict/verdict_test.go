@@ -15,7 +15,7 @@ import (
 // The columns that verdicts are given in.
 var cp, ap, stock = column("cp"), column("ap"), column("eureka")
 
-// noLimits is a scenario that says nothing.
+// noLimits is a scenario that states nothing.
 var noLimits scenario.Scenario
 
 func column(text string) scenario.Column {
@@ -26,7 +26,7 @@ func column(text string) scenario.Column {
 	return c
 }
 
-// crowded is a trial in which everything happened more than once, so that an order of maps would show.
+// crowded returns a trial in which everything happened more than once, so that map order would show.
 func crowded() *trial.Trial {
 	t := &trial.Trial{
 		Length: 3000 * ms, Ended: 4000 * ms, Nodes: six,
@@ -67,8 +67,8 @@ func TestJudgeIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// healthy are looks at a machine of two processors during 10 s: every second, of which all processes use 1 s, and this program
-// 0.8 s.
+// healthy returns looks at a machine of two processors during 10 s: every second all processes use 1 s, and this
+// program 0.8 s.
 func healthy() []trial.Health {
 	var looks []trial.Health
 	for second := range trial.Micros(12) {
@@ -176,7 +176,7 @@ func TestTrialIsValidIfTheMachineCarriedIt(t *testing.T) {
 	}
 }
 
-// answers is a bin whose calls were all answered after so many milliseconds.
+// answers returns a bin whose calls were all answered after the given milliseconds.
 func answers(number int, millis ...int64) trial.Bin {
 	b := trial.Bin{Number: number, Done: len(millis)}
 	for _, m := range millis {

@@ -25,18 +25,18 @@ func writtenOnce(calls []trial.Call) bool {
 	return true
 }
 
-// zone is when a version was certainly stored, if it begins before it ends; otherwise it was stored at some moment between the end
-// and the begin.
+// zone is when a version was certainly stored, if it begins before it ends; otherwise it was stored at some moment
+// between the end and the beginning.
 type zone struct{ begin, end trial.Micros }
 
-// explainsVersions reports whether a single copy, of whose versions the one written last counts, explains the calls on a key that is
-// never removed and whose versions are written once each. It is exact, and needs no search, however many calls overlap (Gibbons and
-// Korach, Testing Shared Memories, 1997): a version is stored at least from the first end of a call that wrote or saw it until the
-// last begin of one. No two versions are certainly stored at one time, none is stored only while another one certainly is, and none
-// is seen before it is written.
+// explainsVersions reports whether a single copy, of whose versions the one written last counts, explains the calls on
+// a key that is never removed and whose versions are written once each. It is exact, and needs no search, however many
+// calls overlap (Gibbons and Korach, Testing Shared Memories, 1997): a version is stored at least from the first end
+// of a call that wrote or saw it until the last begin of one. No two versions are certainly stored at one time, none
+// is stored only while another one certainly is, and none is seen before it is written.
 func explainsVersions(calls []trial.Call) bool {
 	never := trial.Micros(math.MinInt64)
-	zones := map[int64]*zone{0: {never, never}} // of no registration, which was stored at first
+	zones := map[int64]*zone{0: {never, never}} // the state before any registration
 	written := map[int64]trial.Micros{0: never}
 	seen := map[int64]bool{0: true}
 	for _, c := range calls {
@@ -49,7 +49,7 @@ func explainsVersions(calls []trial.Call) bool {
 	for _, c := range calls {
 		version, end := versionOf(c), max(c.Returned, c.Called)
 		if begun, known := written[version]; !known || end < begun {
-			return false // it saw what was not written yet
+			return false // it saw something not written yet
 		}
 		if c.Action == trial.Write && c.Outcome == trial.Unknown && !seen[version] {
 			continue // it took effect at the end of time
@@ -82,7 +82,7 @@ func explainsVersions(calls []trial.Call) bool {
 	return true
 }
 
-// versionOf is what a call wrote or saw.
+// versionOf returns what a call wrote or saw.
 func versionOf(c trial.Call) int64 {
 	if c.Action == trial.Look {
 		return sees(c)

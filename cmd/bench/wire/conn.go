@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// The room for one read: at first for most responses, and once it was filled, so large that a full document takes
-// few of them.
+// The buffer for one read: at first enough for most responses, and once it was filled, so large that a full document
+// takes few reads.
 const (
 	fewBytes  = 4 << 10
 	manyBytes = 64 << 10
 )
 
-// Conn is a keep-alive connection that has at most one request under way. One goroutine uses it, but for
+// Conn is a keep-alive connection that has at most one request under way. One goroutine uses it, except for
 // SetDeadline and Close.
 type Conn struct {
 	// KeepBody makes Body return what answers carried. It costs a copy.
@@ -34,7 +34,7 @@ type Conn struct {
 	net  *net.TCPConn
 	raw  syscall.RawConn
 	step func(fd uintptr) bool // c.advance, bound once: binding it for each request would allocate
-	look func(fd uintptr)      // c.peek, as well
+	look func(fd uintptr)      // c.peek, bound once likewise
 
 	request  []byte // not yet written
 	buf      []byte
@@ -43,12 +43,12 @@ type Conn struct {
 	open     bool // what peek found
 }
 
-// Dial opens a connection whose every exchange fails after deadline, unless SetDeadline moves that.
+// Dial opens a connection whose every exchange fails after deadline, unless SetDeadline changes that.
 func Dial(addr string, deadline time.Time) (*Conn, error) {
 	return DialContext(context.Background(), addr, deadline)
 }
 
-// DialContext is Dial, given up when ctx ends. The connection does not depend on ctx.
+// DialContext is Dial, abandoned when ctx ends. The connection does not depend on ctx.
 func DialContext(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -69,13 +69,13 @@ func DialContext(ctx context.Context, addr string, deadline time.Time) (*Conn, e
 // Close closes the connection. An exchange under way fails.
 func (c *Conn) Close() error { return c.net.Close() }
 
-// SetDeadline makes the exchange under way, and the next ones, fail from then on (os.ErrDeadlineExceeded). An
-// answer may still come to what was sent, so that the connection is of no more use after that.
+// SetDeadline makes the exchange under way, and the next ones, fail from then on (os.ErrDeadlineExceeded). An answer
+// may still come to what was sent, so the connection is unusable after that.
 func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) }
 
-// Exchange sends a whole request and returns the status of its response. After an error the connection
-// is of no more use, nor is it when the server says that it closes it (Idle); unless the error is ErrNotSent, the server
-// may have acted on the request.
+// Exchange sends a whole request and returns the status of its response. After an error the connection is unusable, as
+// it is when the server announces that it closes it (Idle); unless the error is ErrNotSent, the server may have acted
+// on the request.
 func (c *Conn) Exchange(request []byte) (status int, err error) {
 	c.request, c.err = request, nil
 	c.response.reset(c.KeepBody)
@@ -85,20 +85,20 @@ func (c *Conn) Exchange(request []byte) (status int, err error) {
 	return c.response.status, c.err
 }
 
-// Size is how many bytes the body of the newest response had.
+// Size returns the size in bytes of the newest response's body.
 func (c *Conn) Size() int64 { return c.response.body }
 
-// Body is the body of the newest response, if KeepBody was set. It is valid until the next exchange.
+// Body returns the body of the newest response, if KeepBody was set. It is valid until the next exchange.
 func (c *Conn) Body() []byte { return c.response.text }
 
-// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read, and not about to
-// be closed, as the newest response may have said. So a server that has ended, or takes no more requests on this
-// connection, is noticed before a request is sent to it in vain. It costs a system call.
+// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read, and not
+// about to be closed, as the newest response may have said. So a server that has ended, or takes no further requests
+// on this connection, is noticed before a request is sent to it in vain. It costs a system call.
 func (c *Conn) Idle() bool {
 	return !c.response.closes && c.raw.Control(c.look) == nil && c.open
 }
 
-// Closing reports whether the newest response said that the server closes the connection behind it.
+// Closing reports whether the newest response said that the server closes the connection after it.
 func (c *Conn) Closing() bool { return c.response.closes }
 
 // peek looks for what must not come between two exchanges: an end, an error, surplus bytes.
@@ -107,9 +107,9 @@ func (c *Conn) peek(fd uintptr) {
 	c.open = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
 }
 
-// advance writes the request, and then reads until the response is whole. Reporting false waits until
-// there is more to read. Writing here, after the wait was armed, spares the read that would find
-// nothing yet: a third of the system calls.
+// advance writes the request, and then reads until the response is complete. Returning false waits until there is more
+// to read. Writing here, after the wait was armed, saves the read that would find nothing yet: a third of the system
+// calls.
 func (c *Conn) advance(fd uintptr) (done bool) {
 	if c.request != nil {
 		c.err = writeOnce(int(fd), c.request)
@@ -141,7 +141,7 @@ func (c *Conn) advance(fd uintptr) (done bool) {
 	}
 }
 
-// ErrNotSent says that a request was not sent whole, so that no server can have acted on it.
+// ErrNotSent says that a request was not sent completely, so that no server can have acted on it.
 var ErrNotSent = errors.New("the request was not sent")
 
 var errShortWrite = errors.New("it does not fit into the connection's send buffer")
@@ -171,20 +171,20 @@ var (
 	errSurplus  = errors.New("more bytes than the answer has")
 )
 
-// responseReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
-// kept. It knows what the measured servers send: a status line, a header with a Content-Length, a body; or a chunked body,
-// as Tomcat's errors have.
+// responseReader reads an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be kept. It
+// knows what the measured servers send: a status line, a header with a Content-Length, a body; or a chunked body, as
+// in Tomcat's errors.
 type responseReader struct {
 	status  int
-	body    int64  // bytes of the body: of a chunked one known at its end, otherwise once head is false
-	missing int64  // bytes of the body that have not come; of a body that is not chunked
+	body    int64  // size of the body: known at the end of a chunked one, otherwise once head is false
+	missing int64  // bytes of the body that have not arrived, unless it is chunked
 	head    bool   // the header is not complete
-	closes  bool   // the server closes the connection behind the response
-	kept    []byte // the begin of a header that came in pieces
+	closes  bool   // the server closes the connection after the response
+	kept    []byte // the start of a header that came in pieces
 	keep    bool   // keep the body
-	text    []byte // the body as far as it has come, if it is kept
+	text    []byte // the body so far, if it is kept
 	chunked bool
-	raw     []byte // of a chunked body, as far as it has come
+	raw     []byte // a chunked body so far
 }
 
 func (r *responseReader) reset(keep bool) {
@@ -240,7 +240,7 @@ func (r *responseReader) readHead(b []byte) (rest []byte, err error) {
 	return rest, r.parseHead(head)
 }
 
-// statusLine is up to where the status ends, as "HTTP/1.1 204".
+// statusLine is where the status ends, as in "HTTP/1.1 204".
 const statusLine = len("HTTP/1.1 ") + 3
 
 func (r *responseReader) parseHead(head []byte) (err error) {
@@ -267,8 +267,8 @@ func (r *responseReader) parseHead(head []byte) (err error) {
 	return nil
 }
 
-// parseFields reads the header's fields that matter here, and returns the Content-Length; nil: there is none. Lines are
-// compared by hand, since almost all responses have a line or two.
+// parseFields reads the header's fields that matter here, and returns the Content-Length, or nil. It compares lines by
+// hand, because almost all responses have only a line or two.
 func (r *responseReader) parseFields(head []byte) (length []byte) {
 	for len(head) > 0 {
 		var line []byte
@@ -292,7 +292,7 @@ func field(line []byte, name string) (value []byte, ok bool) {
 	return bytes.TrimSpace(line[len(name):]), true
 }
 
-// Pause waits, and reports false if ctx ended before.
+// Pause waits, and returns false if ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

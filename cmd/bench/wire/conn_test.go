@@ -53,7 +53,7 @@ func TestConnExchangeFailsAtItsDeadline(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) { <-never })
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil { // in which the request must be sent
+	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil { // the request must be sent within this time
 		t.Fatal(err)
 	}
 	_, err := c.Exchange(get)
@@ -102,7 +102,7 @@ func TestConnThatTheServerClosedIsNotIdle(t *testing.T) {
 
 func TestConnReportsARequestThatCannotBeWrittenAsNotSent(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
-	_, err := c.Exchange(make([]byte, 64<<20)) // more than any send buffer
+	_, err := c.Exchange(make([]byte, 64<<20)) // larger than any send buffer
 	expect.ErrorIs(t, err, ErrNotSent, "got")
 }
 
@@ -198,7 +198,7 @@ func TestConnKeepsChunkedBodies(t *testing.T) {
 func TestResponseThatCannotBeReadIsAnError(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
-		want       error // nil: any
+		want       error // nil for any
 	}{
 		{name: "HTTP/1.0", text: "HTTP/1.0 200 OK\r\n\r\n", want: errNotHTTP},
 		{name: "no number", text: "HTTP/1.1 abc\r\n\r\n", want: errNotHTTP},

@@ -12,7 +12,7 @@ func SleepUntil(t time.Time) {
 		if left <= 0 {
 			return
 		}
-		// An interrupted sleep is taken up by the next turn.
+		// The next turn continues an interrupted sleep.
 		request := syscall.NsecToTimespec(int64(left))
 		_ = syscall.Nanosleep(&request, nil)
 	}

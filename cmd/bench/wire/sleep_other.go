@@ -4,5 +4,5 @@ package wire
 
 import "time"
 
-// SleepUntil is as exact as the runtime's timers: within a millisecond or so.
+// SleepUntil is as exact as the runtime's timers: within about a millisecond.
 func SleepUntil(t time.Time) { time.Sleep(time.Until(t)) }
