@@ -318,7 +318,7 @@ func TestSentencesOfThePagesHaveSubjects(t *testing.T) {
 }
 
 // words are too vague to name anything in the code. most is how many files of a folder may have a function of that
-// name, where the receiver beside it makes it unambiguous; but lists packages in which the word means what it should.
+// name, where the receiver beside it makes it unambiguous; but lists packages where the word means what it should.
 var words = []struct {
 	kind, word, instead string
 	most                int

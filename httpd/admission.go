@@ -52,7 +52,7 @@ func checkBounds(r *http.Request, params int) error {
 }
 
 // Consul's API has a router of its own because its paths are taken verbatim: the rest after the fixed part is one
-// name, in which slashes, empty segments and dots mean nothing (hashicorp/consul, agent/http.go). No path is ever
+// name, where slashes, empty segments and dots mean nothing (hashicorp/consul, agent/http.go). No path is ever
 // redirected: Go's client would repeat a PUT as a GET.
 
 // maxConsulPath bounds the path of a request to Consul's API in bytes: names of keys may be long. Its parameters are

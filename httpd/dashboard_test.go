@@ -126,7 +126,7 @@ func TestWatchersOfAnApplicationAreThoseOfThisNode(t *testing.T) {
 	}
 }
 
-// TestCellsHaveTheTitlesOfTheirColumns serves narrow windows, in which a row spans several lines.
+// TestCellsHaveTheTitlesOfTheirColumns serves narrow windows, where a row spans several lines.
 func TestCellsHaveTheTitlesOfTheirColumns(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})

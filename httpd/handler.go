@@ -3,7 +3,7 @@
 //
 // It composes: the endpoints are in the packages eurekaroutes, own, consul and dashboard, what
 // they share in package web, and the documents in the packages eureka, api and consul, which clients import
-// too. httpd does not know in which mode the node runs, which node leads, or how an operation becomes durable;
+// too. httpd does not know the mode that the node runs in, which node leads, or how an operation becomes durable;
 // for the state of the cluster it asks [Cluster]. Its files:
 //
 //	config.go      what a node gives its handler

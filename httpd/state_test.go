@@ -237,7 +237,7 @@ func (p lifePhase) ask(n *httpdtest.Bubbled, target string) *httptest.ResponseRe
 	return w
 }
 
-// refused reports whether a response says that there is no leader, in its API's form.
+// refused reports whether a response reports a missing leader, in its API's form.
 func (p lifePhase) refused(path string, got *httptest.ResponseRecorder) bool {
 	switch {
 	case web.FormOfPath(path) == web.ConsulForm:

@@ -324,7 +324,7 @@ func (n *linkedNode) signalEnd(sig syscall.Signal) (process *localcluster.Proces
 func (n *linkedNode) pause() error  { return n.onProcess((*localcluster.Process).Pause) }
 func (n *linkedNode) resume() error { return n.onProcess((*localcluster.Process).Resume) }
 
-// onProcess calls do with the running process, or fails if there is none.
+// onProcess calls do with the running process, or fails without one.
 func (n *linkedNode) onProcess(do func(*localcluster.Process) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

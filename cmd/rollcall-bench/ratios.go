@@ -312,7 +312,7 @@ type ratiosRun struct {
 // benchPart names what is measured together, on its own clusters.
 type benchPart string
 
-// The parts, in the order in which they are measured: few processes run at a time, and the last registration is long
+// The parts, in the order of measurement: few processes run at a time, and the last registration is long
 // past when the delta is fetched.
 const (
 	loadPart         benchPart = "load"

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// reported returns a report in which everything is 1, which misses most floors.
+// reported returns a report where everything is 1, which misses most floors.
 func reported(t *testing.T, cores int) *report {
 	t.Helper()
 	r := &report{runSetting: runSetting{Version: "v1", Date: "2026-01-02", Machine: trial.Machine{CPU: "Some CPU", Cores: cores}}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}

@@ -309,7 +309,7 @@ func timedExchange(c *wire.Conn, request []byte, want int) (time.Duration, error
 }
 
 // exchangeUntilServed repeats an exchange as long as the response is 503: nothing was done then, because the machine
-// is busy or there is no leader, and such an exchange should not be measured. sent is when the last request was sent.
+// is busy or the leader missing, and such an exchange should not be measured. sent is when the last request was sent.
 func exchangeUntilServed(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
 	for {
 		sent = time.Now()

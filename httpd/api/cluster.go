@@ -24,8 +24,8 @@ type Status struct {
 	Leader     string       `json:"leader"`     // a node's name; empty if unknown
 	Term       uint64       `json:"term"`
 	Ready      bool         `json:"ready"`             // the answering node has loaded its state
-	Quorum     bool         `json:"quorum"`            // the answering node knows a leader, or leads, or needs none and is ready
-	Condition  string       `json:"condition"`         // well, degraded (a node fails, or no further one may), or leaderless
+	Quorum     bool         `json:"quorum"`            // it knows a leader, or leads, or needs none and is ready
+	Condition  string       `json:"condition"`         // well, degraded (a node fails, or none may), or leaderless
 	Summary    string       `json:"summary"`           // a sentence about the condition
 	Warning    string       `json:"warning,omitempty"` // a sentence about a possible problem; empty if there is none
 	Nodes      []NodeStatus `json:"nodes"`             // by ID
@@ -94,7 +94,7 @@ type Verification struct {
 // VerifiedNode is one node of a Verification.
 type VerifiedNode struct {
 	ID string `json:"id"` // its name
-	// of the entry after which its state has the digest; 0 if it has none after the compared entry
+	// of the entry after which its state has the digest; 0 if it has no digest after the compared entry
 	Index  uint64 `json:"index"`
 	Digest string `json:"digest,omitempty"` // of its state; empty if there is none
 	// the parts of its state that differ from those of a majority, or from every other node if no majority agrees

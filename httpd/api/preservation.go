@@ -6,7 +6,7 @@ type SelfPreservation struct {
 	Reason       string             `json:"reason"` // sentences, with the numbers
 	Since        int64              `json:"since"`  // 0 for always
 	Until        int64              `json:"until,omitempty"`
-	Author       string             `json:"author"`         // the operator whose act it is; empty if it came automatically
+	Author       string             `json:"author"`         // the operator who acted; empty if automatic
 	Note         string             `json:"note"`           // the operator's reason
 	Says         string             `json:"says,omitempty"` // whom the author, a principal, named as the author
 	Enabled      bool               `json:"enabled"`        // it may come on automatically

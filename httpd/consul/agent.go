@@ -199,7 +199,7 @@ func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err
 	return all[0], nil
 }
 
-// had reports whether the call's agent had a service with an id and lost it, as far as records of removals are kept.
+// had reports whether the call's agent had a service with an id and lost it, if the removal's record is still kept.
 func (c call) had(v *registry.View, id string) bool {
 	instance := instanceID(c.agent().node, id)
 	for rec := range v.Removals() {

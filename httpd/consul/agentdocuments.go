@@ -54,7 +54,7 @@ type selfConfig struct {
 }
 
 // selfDebug is the part of the debugging settings that clients read: consul debug asks whether there are profiles to
-// fetch, and this API has none.
+// fetch, which this API lacks.
 type selfDebug struct{ EnableDebug, ACLsEnabled bool }
 
 // member is a server of the cluster, in responses of agent/members.

@@ -31,7 +31,7 @@ func (c call) registerCheck() (any, error) {
 }
 
 // reapByDefault gives the operator's time limit to checks of services that do not say how long they may be critical.
-// By default there is no limit, and the services stay, as in Consul.
+// By default nothing limits it, and the services stay, as in Consul.
 func (e *endpoints) reapByDefault(checks []*catalog.Check) {
 	for _, c := range checks {
 		if c.Service != "" && c.ReapAfter == 0 {
@@ -195,7 +195,7 @@ func (c call) registerService() (any, error) {
 	return web.Sent, c.registerCatalog(op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
-// deregisterByAgent is PUT /v1/agent/service/deregister/{id}: it removes the agent's own service or, if it has none of
+// deregisterByAgent is PUT /v1/agent/service/deregister/{id}: it removes the agent's own service or, if it lacks
 // that id, the only one that another agent has.
 func (c call) deregisterByAgent() (any, error) {
 	id := c.Rest()

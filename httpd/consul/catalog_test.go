@@ -239,7 +239,7 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 	n.Call(t, "GET", "/v1/kv/a?cached&consistent", "").Is(t, 400, "Cannot specify ?cached with ?consistent, conflicting semantics.", "both")
 }
 
-// Every way in which a catalog request is refused, with the texts that clients show.
+// Every refusal of a catalog request, with the texts that clients show.
 func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"CheckID":"alias","AliasService":"p1"}}`)

@@ -175,7 +175,7 @@ func (c *catalogCheckBody) derivedType() string {
 	return ""
 }
 
-// given returns the definition in the form in which it is echoed, with durations as texts, or nil if it is empty.
+// given returns the definition as it is echoed, with durations as texts, or nil if it is empty.
 func (c *catalogCheckBody) given() []byte {
 	shown := map[string]json.RawMessage{}
 	for name, value := range c.definition {

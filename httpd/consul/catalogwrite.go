@@ -281,7 +281,7 @@ func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	return nil
 }
 
-// ambiguousService names the applications in which clients of Eureka registered instances with the same id.
+// ambiguousService names the applications where clients of Eureka registered instances with the same id.
 func ambiguousService(v *registry.View, id string) error {
 	var apps []string
 	for l := range v.All() {

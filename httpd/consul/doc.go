@@ -24,6 +24,6 @@
 //	catalogwrite.go     registrations and deregistrations, by /v1/catalog and by agents
 //	catalogdocuments.go registrations and deregistrations of the catalog, as they are sent
 //	check.go            checks as they are registered
-//	service.go          services as they are registered, and what proxies and gateways of a service mesh say of themselves
+//	service.go          services as they are registered, with the settings of a mesh's proxies and gateways
 //	listed.go           services and checks as they are listed, and what services are worth by their checks
 package consul

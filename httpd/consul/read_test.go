@@ -263,7 +263,7 @@ func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 		need.That(t, !p.Answered(), "it was answered without a leader: %d %s", p.Got.Status, p.Got.Body)
 		c.Put(t, "/v1/kv/a", "w")
 		expect.That(t, p.Answered() && p.Got.Status == 200, "it was not woken afterwards")
-		// A query that begins, or looks again, while there is no leader is held.
+		// A query that begins, or looks again, without a leader is held.
 		c.Kv.Fail(registry.ErrNoLeader)
 		p = c.Start(t.Context(), "GET", "/v1/kv/a?index=2&wait=5m")
 		time.Sleep(5 * time.Second)

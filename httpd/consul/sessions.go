@@ -270,7 +270,7 @@ func (b *sessionBody) inDefault() error {
 	return inDefault(b.Namespace, b.Partition)
 }
 
-// sessionTTL parses a given TTL into ms, or returns 0 if there is none.
+// sessionTTL parses a given TTL into ms, or returns 0 without one.
 func sessionTTL(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

@@ -31,7 +31,7 @@ type seen struct {
 	peers      api.Peers
 	silent     map[string]time.Time // nodes that do not answer, and since when
 	leaderless time.Time            // since when this node hears no leader; zero if it hears one
-	leading    time.Time            // since when the leader leads, if this node saw it begin; zero if it was already leading
+	leading    time.Time            // since when the leader leads; zero if it already led when first seen
 	moves      []leaderMove         // the last changes of the leader, newest first
 }
 

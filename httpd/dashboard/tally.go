@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// rememberedMinutes is how many minutes a tally looks back: an application that had instances then, and has none now,
+// rememberedMinutes is how many minutes a tally looks back: an application that had instances then, but not now,
 // is in trouble.
 const rememberedMinutes = 10
 

@@ -60,8 +60,8 @@ func loading(f *facts) *truth {
 	return &truth{level: "bad", bold: "Loading.", words: "This node is loading its state and answers no fetch yet.", links: f.otherNodes()}
 }
 
-// leaderless applies to a node that hears no leader: if other nodes answer it, there is no leader; if none does, this
-// node may be the one that is cut off.
+// leaderless applies to a node that hears no leader: if other nodes answer it, the leader is missing; if none does,
+// this node may be the one that is cut off.
 func leaderless(f *facts) *truth {
 	if f.alone || f.health.Quorum {
 		return nil
@@ -317,7 +317,7 @@ func (f *facts) clock(at time.Time) string {
 	return words
 }
 
-// timed shows words in which a script replaces the times by the reader's.
+// timed shows words whose times a script replaces by the reader's.
 func timed(words string, times map[string]time.Time) (all g.Group) {
 	for words != "" {
 		first, end, node := len(words), len(words), text("")

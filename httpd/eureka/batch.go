@@ -211,7 +211,7 @@ func (i *Item) checkNames() error {
 	return CheckID(i.ID)
 }
 
-// readReplicated reads an item's bare instance, or returns nil if it has none.
+// readReplicated reads an item's bare instance, or returns nil without one.
 func readReplicated(object []byte, app string) (*registry.Lease, error) {
 	s := scanner{data: object}
 	if s.null() {

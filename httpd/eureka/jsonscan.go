@@ -154,7 +154,7 @@ func (m *members) next() bool {
 	return s.err == nil
 }
 
-// remember refuses a key that the object already had: readers differ in which of the two they believe.
+// remember refuses a key that the object already had: readers disagree on which of the two counts.
 func (m *members) remember() {
 	const few = 32
 	s := m.s

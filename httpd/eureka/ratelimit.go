@@ -12,7 +12,7 @@ import (
 // uses it, per second, and the client's replicator of local changes, per minute. It queues nothing, waits for nothing
 // and starts nothing: it says whether a call may be made now, and when the next one may.
 //
-// The rules are those of upstream's com.netflix.discovery.util.RateLimiter; docs/reference/protocol/rate-limiter.md
+// It follows the rules of upstream's com.netflix.discovery.util.RateLimiter; docs/reference/protocol/rate-limiter.md
 // has them, and says where this bucket is more exact. Burst and rate are passed with each call, so they may change at
 // any time. Safe for concurrent use; made by NewBucket.
 type Bucket struct {

@@ -126,7 +126,7 @@ func writeInstance(w http.ResponseWriter, r *http.Request, status int, f eureka.
 	respondEureka(w, r, status, f, eureka.AppendInstanceDocument(nil, f, lease, v.LastRenewal(lease)))
 }
 
-// representation returns the form in which a list is sent.
+// representation returns the form of a list.
 func (c call) representation() representation {
 	return representation{format: formatOf(c.R, c.V1), gzip: web.WantsGzip(c.R)}
 }

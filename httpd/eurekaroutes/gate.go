@@ -24,7 +24,7 @@ func loaded(e endpoint) endpoint {
 }
 
 // gate keeps fetches out while the registry cannot be shown: until it is loaded and, if it was empty then, for some
-// more time, in which instances from elsewhere may arrive (upstream: PeerAwareInstanceRegistryImpl.shouldAllowAccess).
+// more time, while instances from elsewhere may arrive (upstream: PeerAwareInstanceRegistryImpl.shouldAllowAccess).
 type gate struct {
 	service registry.Service
 	wait    time.Duration

@@ -44,7 +44,7 @@ type moment struct {
 	age  time.Duration
 }
 
-// responseKey names a response: what was asked for, and in which form.
+// responseKey names a response: what was asked for, and its form.
 type responseKey struct {
 	entity entity
 	name   string // of the application or the address

@@ -265,7 +265,7 @@ func (n *Bubbled) Explain(t *testing.T, id string) explained {
 	return e
 }
 
-// Fleet registers instances and lets time pass, in which only some of them renew.
+// Fleet registers instances and lets time pass, while only some of them renew.
 func (n *Bubbled) Fleet(t *testing.T, all, renewing int, d time.Duration) {
 	t.Helper()
 	for i := range all {

@@ -36,7 +36,7 @@ func (c call) endQuarantine() (any, error) {
 }
 
 // act performs an operator's act on an instance. The response to an act that changes nothing has a version of the
-// registry in which what the act asks for already holds.
+// registry where what the act asks for already holds.
 func (c call) act(op registry.Op) (any, error) {
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err

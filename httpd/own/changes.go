@@ -91,7 +91,7 @@ func (f *changeReader) restart() error {
 	return nil
 }
 
-// resetReason returns the metrics' word for the reason why a watcher must fetch everything, or "" if err is no such
+// resetReason returns the metrics' word for the reason why a watcher must fetch everything, or "" for any other
 // reason.
 func resetReason(err error) string {
 	switch {

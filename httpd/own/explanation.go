@@ -16,7 +16,7 @@ import (
 type Circumstances struct {
 	Health registry.Health
 	Alone  bool // the node decides on its own, without a leader
-	// Peers returns the state of replication, or an empty one if there is no replication or its state is unknown.
+	// Peers returns the state of replication, or an empty one without replication or if its state is unknown.
 	Peers func() api.Peers
 	// Moved says how an instance changed its address while it had a lease, or returns "".
 	Moved func(registry.Key) string

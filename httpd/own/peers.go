@@ -122,7 +122,7 @@ func (c call) setPaused(paused bool) (any, error) {
 // another node.
 const statusPatience = time.Second
 
-// PeerStatus returns the state of replication, or an empty one if there is no replication or its state is unknown.
+// PeerStatus returns the state of replication, or an empty one without replication or if its state is unknown.
 func (o *Own) PeerStatus(ctx context.Context) (s api.Peers) {
 	if o.config.Peers == nil {
 		return s
@@ -136,7 +136,7 @@ func (o *Own) PeerStatus(ctx context.Context) (s api.Peers) {
 	return s
 }
 
-// statePiece is the size in bytes of the pieces in which a node sends its state.
+// statePiece is the size in bytes of the pieces of a node's state as it is sent.
 const statePiece = 64 << 10
 
 // withPeers makes an endpoint refuse on a node that replicates nothing.

@@ -108,7 +108,7 @@ func (o *Own) FenceRoute() web.Route[*web.Call] {
 func (o *Own) of(c *web.Call) call { return call{c, o} }
 
 // Documents returns the documents of package api sent with 200, by the method and path of their routes; nil where
-// there is none, or where only servers exchange it.
+// nothing is sent, or where only servers exchange it.
 func Documents() map[string]any {
 	documents := map[string]any{}
 	for _, row := range append([]documented{fence}, table...) {

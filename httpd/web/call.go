@@ -17,7 +17,7 @@ import (
 )
 
 // Call is a routed request under way: what the client asks for, and where the response goes. The first mistake in its
-// parameters or body sticks in Err, see Params: an endpoint reads everything it needs, in the order in which mistakes
+// parameters or body sticks in Err, see Params: an endpoint reads everything it needs, in the order that mistakes
 // are reported, and checks Err once, before it does anything.
 type Call struct {
 	Params

@@ -18,7 +18,7 @@ func (n *Node) CoordinationClock(v *kv.View) int64 {
 	return max(n.Service.Health().Clock, v.Lease())
 }
 
-// Coordinate performs one operation on sessions, keys or locks, and fails soon if there is no leader: our own clients
+// Coordinate performs one operation on sessions, keys or locks, and fails soon without a leader: our own clients
 // then go to another node.
 func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
 	return n.coordinate(ctx, op, func(ctx context.Context, try func(context.Context) ([]kv.Result, error)) ([]kv.Result, error) {

@@ -96,7 +96,7 @@ func Find[T any](ctx context.Context, n *Node, find func() *T) (*T, error) {
 	return find(), judgeRead(ctx)
 }
 
-// Label puts the view's freshness into the response's header. index is that of the document sent, which may be newer
+// Label puts the view's freshness into the response's header. index belongs to the document sent, which may be newer
 // than the view.
 func (v FreshView) Label(header http.Header, index registry.Index) {
 	LabelFreshness(header, FormatIndex(v.Epoch(), index), v.read, v.age)

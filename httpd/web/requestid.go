@@ -74,7 +74,7 @@ func (n *Node) LogEnded(r *http.Request, e Ended) {
 		"remote", r.RemoteAddr, "status", e.Status, "took", e.Took.Round(time.Millisecond), "err", e.Err, "left_out", leftOut)
 }
 
-// mostLogged is how many calls are logged in a second: while there is no leader, each heartbeat fails.
+// mostLogged is how many calls are logged in a second: without a leader, each heartbeat fails.
 const mostLogged = 100
 
 // logged counts the calls logged in the current second.

@@ -19,7 +19,7 @@ func Respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 	encode(body, WantsGzip(r)).send(w, status, contentType)
 }
 
-// encoded is a body in the form in which it is sent.
+// encoded is a body as it is sent.
 type encoded struct {
 	body []byte
 	gzip bool

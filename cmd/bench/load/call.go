@@ -42,7 +42,7 @@ type link struct {
 	skippedUntil time.Time  // until then other nodes, if any, are called instead
 }
 
-// newCallers makes n clients whose homes are the nodes in turn. Close each when it is no longer needed.
+// newCallers makes n clients whose homes are the nodes in turn. Close each after use.
 func (l *Load) newCallers(n int) []*caller {
 	callers := make([]*caller, n)
 	for i := range callers {
@@ -78,7 +78,7 @@ type callResult struct {
 // call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it can reach,
 // as stock clients do, while a node takes no request, gives no response in time or refuses it: a node that still
 // starts responds with 403. A node that took no connection, or gave no response, is left out for a while, if there is
-// another one. The outcome is that of the last try, but Unknown for a write that was not answered (Refused, Unreached)
+// another one. The outcome is the last try's, but Unknown for a write that was not answered (Refused, Unreached)
 // if an earlier try may have taken effect.
 func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
 	now := time.Now()

@@ -39,7 +39,7 @@ func (f *felt) add(due, done time.Time, answered, over bool) {
 	}
 }
 
-// stop records that the client makes no more calls: it no longer waits for missing answers.
+// stop records that the client stops calling, and so stops waiting for missing answers.
 func (f *felt) stop(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

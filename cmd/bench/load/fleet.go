@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
-// fleet is the clients of a load's instances: of lasting ones, and of those that come and go.
+// fleet is the clients of a load's instances: of lasting ones, and of passing ones.
 type fleet struct {
 	load     *Load
 	book     *truth.Book
@@ -511,7 +511,7 @@ func (f *fleet) callers() int {
 	return max(1, min(len(f.lasting), most))
 }
 
-// fleetStreams returns the heartbeats of the instances, and the registrations and cancels of those that come and go.
+// fleetStreams returns the heartbeats of the instances, and the registrations and cancels of the passing ones.
 func (l *Load) fleetStreams() []*stream {
 	var streams []*stream
 	if n := len(l.fleet.lasting); n > 0 {

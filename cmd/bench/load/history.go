@@ -16,7 +16,7 @@ type History struct {
 	calls []pastCall
 }
 
-// pastCall is a call that has ended, or whose response is no longer awaited.
+// pastCall is a call that has ended, or whose client has stopped waiting.
 type pastCall struct {
 	key              string
 	version          int64

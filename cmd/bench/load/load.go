@@ -44,7 +44,7 @@ type Config struct {
 	// one per instance, up to 256). For a closed loop it is the total number of clients; 0 means 8 per node.
 	Connections int
 	// Closed makes each client send its next call when the last one was answered, as fast as it can, instead of by the
-	// rates; the rates then only say which operations there are, and in which proportion.
+	// rates; the rates then only say which operations there are, and their proportion.
 	Closed  bool
 	Timeout time.Duration // after which a try is abandoned; 0 means 2 s
 	Reach   *Reach        // which nodes the clients can reach; nil means all
@@ -97,7 +97,7 @@ const registryPath = "/eureka/apps"
 
 func (d described) path() string { return d.appPath() + "/" + d.id }
 
-// Registration returns the request that registers an instance, as its client first sends it: number is that of its
+// Registration returns the request that registers an instance, as its client first sends it: number belongs to its
 // address, the lease times are in seconds.
 func Registration(app, id string, number, interval, duration int) []byte {
 	return described{app, id, number, interval, duration}.registration(0)
@@ -106,7 +106,7 @@ func Registration(app, id string, number, interval, duration int) []byte {
 // Renewal returns a heartbeat of an instance registered that way.
 func Renewal(app, id string) []byte { return described{app: app, id: id}.renewal(0) }
 
-// registration registers the instance in a version. The commit's hash varies, so that compression gains no more than
+// registration registers the instance in a version. The commit's hash varies, so that compression gains as little as
 // with real instances.
 func (d described) registration(version int64) []byte {
 	host, _, _ := strings.Cut(d.id, ":")

@@ -19,7 +19,7 @@ import (
 const (
 	watchRetry = 250 * time.Millisecond // between the end of a stream and the next try
 	watchSpan  = time.Second            // the streams begin spread over this time, not all at once
-	watchQuiet = 45 * time.Second       // three times a node's interval between signs of life: a longer silence is a break
+	watchQuiet = 45 * time.Second       // three of a node's intervals between signs of life: longer silence is a break
 	watchFetch = 4 << 10                // bytes of a stream read at once
 )
 

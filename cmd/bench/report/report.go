@@ -260,7 +260,7 @@ func (r *Report) scenario(name string) scenario.Scenario {
 	return scenario.Scenario{Name: name, Title: name}
 }
 
-// rounds returns how often a scenario ran, in the column in which it ran most often.
+// rounds returns how often a scenario ran, in the column where it ran most often.
 func (r *Report) rounds(name string) int {
 	last := 0
 	for _, t := range r.Trials {

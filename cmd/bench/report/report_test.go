@@ -285,7 +285,7 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 	dir := t.TempDir()
 	need.OK(t, (&Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}).Write(dir))
 	dom, log, requested := open(t, chromium, filepath.Join(dir, HTMLFile))
-	// A plot for each of four scenarios in which something happens, and one of the costs.
+	// A plot for each of four scenarios where something happens, and one of the costs.
 	for name, value := range map[string]string{"charts": "5", "errors": "0"} {
 		expect.That(t, strings.Contains(dom, `data-`+name+`="`+value+`"`),
 			"the page does not say data-%s=%q: %s", name, value, regexp.MustCompile(`<html[^>]*>`).FindString(dom))

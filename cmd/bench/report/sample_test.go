@@ -308,7 +308,7 @@ func (s *sketch) departures() {
 	}
 }
 
-// seal makes instances that are written once or twice, and the versions in which they are listed at the end: what a
+// seal makes instances that are written once or twice, and their listed versions at the end: what a
 // killed node had not passed on yet is lost where a column answers before it does.
 func (s *sketch) seal() (versions []int) {
 	careless := s.kind == scenario.Kill && (s.c.Name == "ap" || s.c.System == scenario.Eureka)

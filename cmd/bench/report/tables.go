@@ -23,7 +23,7 @@ func (r *Report) rowOf(f figure, s scenario.Scenario) row {
 	return found
 }
 
-// table returns the rows of a scenario's table. Rows in which no column says anything are left out.
+// table returns the rows of a scenario's table. It leaves out rows where no column says anything.
 func (r *Report) table(s scenario.Scenario) []row {
 	var rows []row
 	for _, f := range figures() {

@@ -103,7 +103,7 @@ func TestTrialsThatAreNotValidAreInNoFigureAndAreCounted(t *testing.T) {
 	}
 }
 
-// lossy returns a report of scenarios in which each column lost a number of registrations in each of its rounds.
+// lossy returns a report of scenarios where each column lost a number of registrations in each of its rounds.
 func lossy(lost map[string]map[string][]int) *Report {
 	r := &Report{Comparison: &trial.Comparison{Plan: trial.Plan{Columns: scenario.Columns()[:3]}}}
 	for _, name := range slices.Sorted(maps.Keys(lost)) {
@@ -150,7 +150,7 @@ func TestFiguresHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A run in which nothing counts proves nothing, and one that lacks trials proves less than planned.
+// A run where nothing counts proves nothing, and one that lacks trials proves less than planned.
 func TestRunThatMeasuredNothingOrTooLittleIsNotValid(t *testing.T) {
 	crash := func() *Report {
 		r := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "ap": {7, 9}}})

@@ -118,7 +118,7 @@ func TestBuiltinScenariosSayWhatTheyShowAndStateLimits(t *testing.T) {
 	}
 }
 
-// statesCostsOnly reports whether a scenario only shows what renewals cost: how many a machine carries is no promise.
+// statesCostsOnly reports whether a scenario only shows what renewals cost: nobody promises how many a machine carries.
 func statesCostsOnly(s Scenario) bool { return s.HeartbeatsOnly() && s.Name != "heartbeats-1000" }
 
 func TestBuiltinScenariosOfHeartbeatsSendNothingElse(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // a span (Returned, Answered) is written as the length of the span, -1 if it never ended. Actions and outcomes are one
 // letter each. An empty list at the end is left out.
 
-// The letters of outcomes are those of Bin's fields.
+// The letters of outcomes, as Bin's fields use them.
 var letters = map[string]string{
 	string(Done): "d", string(NotFound): "f", string(Refused): "r", string(Unreached): "x", string(Unknown): "u",
 	string(Write): "w", string(Remove): "r", string(Look): "l",

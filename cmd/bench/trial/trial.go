@@ -47,7 +47,7 @@ func (c *Comparison) Column(name string) scenario.Column {
 	return scenario.Column{Name: name, Title: name}
 }
 
-// Machine describes the machine as far as that explains the figures. It contains nothing that names the machine or its
+// Machine describes the machine to explain the figures. It contains nothing that names the machine or its
 // owner.
 type Machine struct {
 	CPU    string `json:"cpu"`
@@ -142,7 +142,7 @@ type Fault struct {
 	Nodes []int         `json:"nodes" check:"node"` // struck ones; for a partition the smaller side
 	From  Micros        `json:"from_us"`
 	To    Micros        `json:"to_us"`               // when it was undone; equal to From if it has no length
-	Ready Micros        `json:"ready_us"`            // when all restarted nodes could serve again; 0 if nothing was restarted
+	Ready Micros        `json:"ready_us"`            // when all restarted nodes could serve; 0 if none was restarted
 	Count int           `json:"count" check:"count"` // struck instances
 	Kills []Kill        `json:"kills"`               // for a fault that ends processes: each end
 }
@@ -272,7 +272,7 @@ type Sealed struct {
 	Writes []SealWrite `json:"writes"` // one or two
 }
 
-// SealWrite is one write of a sealed instance. Its version is its place in the list, from 1; a cancel has none.
+// SealWrite is one write of a sealed instance. Its version is its place in the list, from 1; a cancel is not numbered.
 type SealWrite struct {
 	Cancel   bool    `json:"cancel"`
 	Node     int     `json:"node" check:"node"` // the last one asked
@@ -321,7 +321,7 @@ const (
 // named shared-… are written through all nodes and never canceled; versions of one key are drawn in the order of
 // sending.
 //
-// The state of a key is the registered version, 0 while there is none. Of two registrations by clients the later one
+// The state of a key is the registered version, 0 without one. Of two registrations by clients the later one
 // counts, whatever their versions (ADR 36); stock Eureka, and Rollcall below level 3, keep the greater version. A
 // cancel is compared with nothing: whenever it takes effect, the state is 0, and the next registration is taken in
 // whatever version. A write that no node took (Unreached) may be sent to the next node in the same version, as a call
@@ -433,7 +433,7 @@ type Ending struct {
 	Missing []string `json:"missing"`
 	Revived []string `json:"revived"`
 	Dead    []string `json:"dead"`
-	// the versions in which it lists the sealed instances, in the order of Trial.Sealed; 0 if not listed
+	// the versions of its listed sealed instances, in the order of Trial.Sealed; 0 if not listed
 	Sealed []int `json:"sealed" check:"count"`
 	// how long its stream of changes was read: without it evictions are unknown
 	Watched Micros `json:"watched_us" check:"count"`

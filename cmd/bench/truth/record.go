@@ -48,7 +48,7 @@ type record struct {
 	newest []int64   // by node: the newest version that it listed
 	begun  writes
 	marked mark
-	// departures are those of all its lives; only the last may still be going on.
+	// departures covers all its lives; only the last may still be going on.
 	departures []*departure
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Book is what is known of all instances. Its zero value is empty. Safe for concurrent use. Times are those of the
+// Book is what is known of all instances. Its zero value is empty. Safe for concurrent use. Times are from the
 // clients' process; a version orders the writes on one instance.
 //
 // The beginning of a write must be recorded before the write is sent, and its acknowledgement after it came, or lists
@@ -120,13 +120,13 @@ func (b *Book) Marked() time.Time {
 	return b.marked
 }
 
-// Listing is the list of a node: versions by instance id (0 if the document has none).
+// Listing is the list of a node: versions by instance id (0 if the document lacks it).
 type Listing map[string]int64
 
 // Judge fills in the figures of a list that was asked for and answered at the given times (the times of the
 // result are the caller's to fill in); node says whose list it is, because Back and Departures compare it with
 // the node's earlier ones. A change between the two times is right either way. The lists of one
-// node come in the order in which they were asked for.
+// node come in the order of the requests.
 func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.List {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +178,7 @@ func (b *Book) Departures(began time.Time) []trial.Departure {
 }
 
 // End compares a node's last list, fetched when the nodes agreed or time was up, with what is known; at is when it was
-// requested. An instance that died less than lease ago is no error either way. Nor is a difference that a late write
+// requested. An instance that died less than lease ago is right either way. Nor is a difference that a late write
 // of unknown outcome may have made. The ids are sorted.
 func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, revived, dead []string) {
 	b.mu.Lock()

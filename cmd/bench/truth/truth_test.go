@@ -283,7 +283,7 @@ func TestJudgeBlamesALaggingServerForOneWriteAfterItsAcknowledgement(t *testing.
 	})
 }
 
-// began is the start of a trial in which moments are whole milliseconds.
+// began is the start of a trial whose moments are whole milliseconds.
 var began = time.Unix(1767225600, 0)
 
 func ms(n int) time.Time { return began.Add(time.Duration(n) * time.Millisecond) }

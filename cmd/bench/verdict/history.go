@@ -111,8 +111,8 @@ func unlooked(calls []trial.Call) bool {
 	return len(told) > 0 && !slices.ContainsFunc(told, func(c trial.Call) bool { return c.Action == trial.Look })
 }
 
-// datacenters returns those in which a key's history is checked: where it was written, or read in a version that
-// nobody wrote.
+// datacenters returns the places where a key's history is checked: those where it was written, or read in a version
+// that nobody wrote.
 func datacenters(t *trial.Trial, calls []trial.Call) []string {
 	found := make(map[string]bool)
 	written := map[int64]bool{0: true}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// sound returns a trial of 10 s in which everything was asked and answered, and nothing is wrong.
+// sound returns a trial of 10 s where everything was asked and answered, and nothing is wrong.
 func sound() *trial.Trial {
 	t := &trial.Trial{
 		Length: 10_000 * ms, Ended: 11_000 * ms, Cores: 2, Nodes: three,

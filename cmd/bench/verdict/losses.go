@@ -145,7 +145,7 @@ func claimOf(s trial.Sealed) (claim, bool) {
 	case len(s.Writes) == 1:
 		return kept, first.Outcome == trial.Done
 	case last.Cancel && last.Outcome == trial.NotFound:
-		// The node that was asked lacked what had been acknowledged. That is no loss if it just had not received it
+		// The node that was asked lacked what had been acknowledged. That is not a loss if it just had not received it
 		// yet: then all nodes list it at the end, because a cancel that finds nothing removes nothing.
 		return kept, first.Outcome == trial.Done && !first.Doubtful && !last.Doubtful
 	case last.Outcome == trial.Refused || last.Outcome == trial.Unreached: // it certainly did nothing

@@ -92,7 +92,7 @@ func tardy(seen []trial.Health) string {
 	return fmt.Sprintf("the load was late: %.1f %% of the calls began more than %v after they were due, the worst %.2g s", 100*float64(late)/float64(due), trial.LateAfter, worst.Seconds())
 }
 
-// exhausted ignores seconds in which a server restarts after a fault: it takes everything available for that, and how
+// exhausted ignores seconds when a server restarts after a fault: it takes everything available for that, and how
 // long that lasts is one of the things to measure.
 func exhausted(t *trial.Trial, seen []trial.Health) string {
 	full, all := 0, 0

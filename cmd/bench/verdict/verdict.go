@@ -101,7 +101,7 @@ type Calls struct {
 	PerSecond float64               `json:"per_second"` // answered
 	Success   float64               `json:"success"`    // share that was answered; 1 without calls
 	Latency   Spread                `json:"latency"`    // of the answered calls, from when they were due, in seconds
-	// consecutive seconds in which calls were due and none was answered, in steps of 0.1
+	// consecutive seconds when calls were due and none was answered, in steps of 0.1
 	LongestGap float64 `json:"longest_gap"`
 	// OpenGap says that no answer ended the longest gap, because the calls ended before: it is a minimum. Gaps of a
 	// Window end with it, and are never open.

@@ -26,7 +26,7 @@ func column(text string) scenario.Column {
 	return c
 }
 
-// crowded returns a trial in which everything happened more than once, so that map order would show.
+// crowded returns a trial where everything happened more than once, so that map order would show.
 func crowded() *trial.Trial {
 	t := &trial.Trial{
 		Length: 3000 * ms, Ended: 4000 * ms, Nodes: six,
