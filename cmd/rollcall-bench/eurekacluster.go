@@ -179,12 +179,12 @@ const (
 	exitByTerm = 128 + 15
 )
 
-// command is the command line of the node's process. Its settings say where the server is, which its peers are, and
-// under which name it registers with them; everything else has its default: register-with-eureka, fetch-registry, the
-// caches, the intervals, self-preservation. The heap is bounded, at many times what the registries of trials need,
+// command returns the command line of the node's process. Its settings say where the server is, where its peers are,
+// and which name it registers with them under; everything else has its default: register-with-eureka, fetch-registry,
+// the caches, the intervals, self-preservation. The heap is bounded, at many times what the registries of trials need,
 // because the default, a quarter of the machine's memory for each of three servers, would make the memory figures
-// those of the machine. Of Java's two compilers the first runs alone: the other one would keep two processors busy for
-// longer than a trial lasts.
+// depend on the machine. Of Java's two compilers only the first one runs: the other one would keep two processors busy
+// for longer than a trial lasts.
 func (n *eurekaNode) command() []string {
 	var zone []string
 	for _, peer := range n.peers {

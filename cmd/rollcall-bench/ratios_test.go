@@ -328,7 +328,7 @@ func TestBareRaftCommits(t *testing.T) {
 func TestReplicationCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
 	for _, tc := range []struct {
 		index string
-		want  uint64 // 0: an error
+		want  uint64 // 0 for an error
 	}{
 		{index: "9b2-1-4711", want: 4711},
 		{index: "4711", want: 4711},

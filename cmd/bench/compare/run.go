@@ -55,11 +55,11 @@ func seed(base uint64, name string, round int) uint64 {
 	return h.Sum64() >> 11
 }
 
-// Run runs every scenario in each column, alternating: in each round all scenarios, of each one column after the
+// Run runs every scenario in each column, alternating: each round runs all scenarios, each in one column after the
 // other; the next round begins with the column that was last. All have the same seed in a round. A trial that cannot
 // be completed is recorded (trial.Trial.Failed), and the others run; a column whose clusters cannot be started is left
-// out after two tries. The error is that of ctx, that of a scenario that does not fit into its length, that of Keep,
-// or that of the first cluster if none could be started at all.
+// out after two tries. The error comes from ctx, from a scenario that does not fit into its length, from Keep, or from
+// the first cluster if none could be started at all.
 func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	if err := c.fits(); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ type caller struct {
 
 // link is a caller's relation to one node.
 type link struct {
-	conn         *wire.Conn // nil: none
+	conn         *wire.Conn // nil if closed
 	skippedUntil time.Time  // until then other nodes, if any, are called instead
 }
 
@@ -76,10 +76,10 @@ type callResult struct {
 }
 
 // call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it can reach,
-// as stock clients do, while a node takes no request, gives no response in time or refuses it: a node that still
-// starts responds with 403. A node that took no connection, or gave no response, is left out for a while, if there is
-// another one. The outcome is the last try's, but Unknown for a write that was not answered (Refused, Unreached)
-// if an earlier try may have taken effect.
+// as stock clients do, while a node accepts no request, gives no response in time or refuses it: a node that is still
+// starting responds with 403. A node that accepted no connection, or gave no response, is skipped for a while, if
+// there is another one. The outcome is the last try's, except that it is Unknown for an unanswered write (Refused,
+// Unreached) if an earlier try may have taken effect.
 func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
 	now := time.Now()
 	r := callResult{outcome: trial.Unreached, node: c.home}

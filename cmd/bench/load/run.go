@@ -21,10 +21,10 @@ const backlogLimit = 3
 
 var errRanAlready = errors.New("the load has run or was stopped: make a new one")
 
-// Run begins the schedule at began, and returns when length is over and every call that was due has been
-// sent and has ended, or ctx ends. Calls that could not be sent within three Timeouts of the end count as
-// trial.Unreached. Heartbeats go on until ctx ends or Stop is called, so that leases do not end while others still
-// observe; an instance that has come and not canceled yet stays registered. A load runs once.
+// Run begins the schedule at began, and returns when length is over and every call that was due has been sent and has
+// ended, or ctx ends. Calls that could not be sent within three Timeouts of the end count as trial.Unreached.
+// Heartbeats go on until ctx ends or Stop is called, so that leases do not end while others still observe; an instance
+// that has come and not canceled yet stays registered. A load runs only once.
 func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) error {
 	living, stop := context.WithCancel(ctx)
 	if !l.start(stop) {

@@ -7,10 +7,10 @@ import (
 	"reflect"
 )
 
-// Records that a trial has thousands of are arrays in JSON, their fields in the order of the struct and without names:
-// a comparison's file would be three times as large with them. Times are in µs since the load began. A time that ends
-// a span (Returned, Answered) is written as the length of the span, -1 if it never ended. Actions and outcomes are one
-// letter each. An empty list at the end is left out.
+// Records that a trial has thousands of are arrays in JSON, with their fields in the order of the struct and without
+// names: with names a comparison's file would be three times as large. Times are in µs since the load began. A time
+// that ends a span (Returned, Answered) is written as the length of the span, or -1 if it never ended. Actions and
+// outcomes are one letter each. An empty list at the end is left out.
 
 // The letters of outcomes, as Bin's fields use them.
 var letters = map[string]string{

@@ -1,4 +1,4 @@
-// Package trial holds what a comparison has measured: one scenario, in one column, once, is a trial. It holds raw
+// Package trial holds what a comparison has measured: a trial is one scenario, in one column, once. It holds raw
 // observations only; every figure of a report is computed from them (package verdict), so that they can be computed
 // again from the file.
 package trial
@@ -316,15 +316,15 @@ const (
 )
 
 // Call is one call on one of the watched keys: instances whose every write carries a version, so that a reader can
-// tell how old what it read is. Of heavy histories, writes come in bursts: all writers of a key at once. Keys named
+// tell how old its answer is. In heavy histories, writes come in bursts: all writers of a key at once. Keys named
 // own-… have one writer, which sends one call after the other, always to its home node while that can be reached. Keys
 // named shared-… are written through all nodes and never canceled; versions of one key are drawn in the order of
 // sending.
 //
-// The state of a key is the registered version, 0 without one. Of two registrations by clients the later one
+// The state of a key is the registered version, or 0 without one. Of two registrations by clients the later one
 // counts, whatever their versions (ADR 36); stock Eureka, and Rollcall below level 3, keep the greater version. A
-// cancel is compared with nothing: whenever it takes effect, the state is 0, and the next registration is taken in
-// whatever version. A write that no node took (Unreached) may be sent to the next node in the same version, as a call
+// cancel is compared with nothing: whenever it takes effect, the state is 0, and the next registration is accepted in
+// any version. A write that no node accepted (Unreached) may be sent to the next node in the same version, as a call
 // of its own.
 type Call struct {
 	Key      string  `json:"key"`

@@ -1,9 +1,9 @@
 // Package truth keeps what the clients of a trial know for certain: which instances they registered, which they
-// canceled, and which died. The lists of nodes are judged by it. It never asks a server. Its files: truth.go has the
-// book, record.go what is known of one instance, judge.go how a list is compared with it.
+// canceled, and which died. It is the standard for judging the lists of nodes. It never asks a server. Its files:
+// truth.go has the book, record.go what is known of one instance, judge.go how a list is compared with it.
 //
-// Between the begin of a write and its acknowledgement both states are right, the one before and the one after. They
-// stay so after a write that is never acknowledged, until a later write on its instance is.
+// Between the beginning of a write and its acknowledgement both states are right, the one before and the one after.
+// They stay so after a write that is never acknowledged, until a later write on its instance is.
 package truth
 
 import (
@@ -123,10 +123,10 @@ func (b *Book) Marked() time.Time {
 // Listing is the list of a node: versions by instance id (0 if the document lacks it).
 type Listing map[string]int64
 
-// Judge fills in the figures of a list that was asked for and answered at the given times (the times of the
-// result are the caller's to fill in); node says whose list it is, because Back and Departures compare it with
-// the node's earlier ones. A change between the two times is right either way. The lists of one
-// node come in the order of the requests.
+// Judge fills in the figures of a list that was requested and answered at the given times (the caller fills in the
+// times of the result); node says whose list it is, because Back and Departures compare it with the node's earlier
+// ones. A change between the two times is right either way. The lists of one node must come in the order of the
+// requests.
 func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.List {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -89,9 +89,9 @@ func (b buckets) add(from trial.Bin) {
 	}
 }
 
-// gaps finds the times in which no client got an answer, by bins. A gap begins with the first bin where a call was
-// due and no answer came, whenever the answered call was due, and ends with the last bin before the next answer in
-// which a call was due or waited for that answer. A bin where no call was due and none waited does not count.
+// gaps finds the times when no client got an answer, by bins. A gap begins with the first bin where a call was due and
+// no answer came, whenever the answered call was due, and ends with the last bin before the next answer where a call
+// was due or waited for that answer. A bin where no call was due and none waited does not count.
 type gaps struct {
 	end  trial.Micros
 	bins []gapBin // by number

@@ -45,12 +45,12 @@ func (k keys) staleness(wanted func(trial.Call) bool) Staleness {
 	return s
 }
 
-// stale says how many versions that were acknowledged before a look the look's answer does not know, and how
-// long before it the first of them was acknowledged. calls are all on its key. An answer that the key is not registered
-// is as new as the newest removal that may have taken effect.
+// stale returns how many versions that were acknowledged before a look its answer does not know, and how long before
+// the look the first of them was acknowledged. calls are all on its key. An answer that the key is not registered is
+// as new as the newest removal that may have taken effect.
 //
-// An answer that a call of unknown outcome may explain, because it may take effect at any time, is not stale. So
-// an answer that a single copy might have given never is.
+// An answer that a call of unknown outcome may explain, because it may take effect at any time, is not stale. So an
+// answer that a single copy might have given never is.
 func stale(calls []trial.Call, look trial.Call) (age trial.Micros, behind int) {
 	seen := seenBy(calls, look)
 	first, written := trial.Micros(math.MaxInt64), int64(0)

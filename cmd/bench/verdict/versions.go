@@ -29,11 +29,11 @@ func writtenOnce(calls []trial.Call) bool {
 // between the end and the beginning.
 type zone struct{ begin, end trial.Micros }
 
-// explainsVersions reports whether a single copy, of whose versions the one written last counts, explains the calls on
-// a key that is never removed and whose versions are written once each. It is exact, and needs no search, however many
-// calls overlap (Gibbons and Korach, Testing Shared Memories, 1997): a version is stored at least from the first end
-// of a call that wrote or saw it until the last begin of one. No two versions are certainly stored at one time, none
-// is stored only while another one certainly is, and none is seen before it is written.
+// explainsVersions reports whether the calls on a key that is never removed, and whose versions are written once each,
+// can be explained by a single copy where the version written last counts. It is exact, and needs no search, however
+// many calls overlap (Gibbons and Korach, Testing Shared Memories, 1997): a version is stored at least from the first
+// end of a call that wrote or saw it until the last beginning of one. No two versions are certainly stored at one
+// time, none is stored only while another one certainly is, and none is seen before it is written.
 func explainsVersions(calls []trial.Call) bool {
 	never := trial.Micros(math.MinInt64)
 	zones := map[int64]*zone{0: {never, never}} // the state before any registration
