@@ -175,7 +175,7 @@ func TestBucketGivesManyCallersExactlyTheTokensOfAnInstant(t *testing.T) {
 }
 
 // A client that wants its local changes known at once may register on demand twice in a row, and after that four times
-// a minute; in addition it looks for changes every 30 s.
+// a minute, if it looks for changes every 30 s anyway.
 func ExampleBucket_AcquireAt() {
 	const burst, intervalSeconds = 2, 30
 	b, err := NewBucket(time.Minute)

@@ -20,7 +20,7 @@ type Response struct {
 	call    Call          // of the route
 
 	budget     *budget // nil without a budget
-	chargeable int64   // bytes of it that the request may still take when it grows
+	chargeable int64   // most bytes of it that all requests may take when this one takes more
 	charged    int64   // bytes of it that the request has taken
 
 	pool     *semaphore.Weighted // nil if the response takes nothing from it
