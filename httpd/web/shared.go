@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// sharedPart divides limits.in-flight-bytes: finished documents may take such a part, in addition to requests under way.
+// sharedPart divides limits.in-flight-bytes: finished documents may take that part, beside requests under way.
 const sharedPart = 4
 
 // sharedDocuments keeps finished documents, each of one version of what it shows: all requests for it share one,
