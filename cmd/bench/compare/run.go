@@ -191,14 +191,14 @@ func (c Config) fits() error {
 	return errors.Join(errs...)
 }
 
-// progressEvery is from one line about a load to the next.
+// progressEvery is the time between two lines about a load.
 const progressEvery = 5 * time.Second
 
 // progress writes how a trial goes, a line at a time. One goroutine at a time uses it.
 type progress struct {
 	to     io.Writer
 	prefix string
-	left   string // how long all that is left will take; empty: nobody knows
+	left   string // how long the rest will take; empty if unknown
 	begun  time.Time
 }
 
@@ -241,7 +241,7 @@ func calls(totals map[trial.Operation]load.Totals) int64 {
 	return sum
 }
 
-// reportTrial writes what came of the trial.
+// reportTrial writes the result of the trial.
 func (p *progress) reportTrial(t *trial.Trial) {
 	took := time.Since(p.begun).Round(time.Second)
 	if t.Failed != "" {
