@@ -164,9 +164,14 @@ func (w *World) repair() {
 	for _, n := range w.nodes {
 		w.drawn.start(n)
 	}
+	calm := time.Now()
 	for _, n := range w.nodes {
 		w.Await(ReadyWithin, n.Name+" is a member again or none", func() bool {
 			if w.drawn.inLimbo(n) {
+				if time.Since(calm) > ReadyWithin/2 {
+					// Without n the others would lead by now if it had been removed: it is one of two voters, and still a member.
+					w.drawn.setLimbo(n, false)
+				}
 				w.drawn.start(n)
 			}
 			return !w.drawn.inLimbo(n)
