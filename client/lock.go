@@ -13,9 +13,8 @@ import (
 // until Release or Client.Close. It creates a session of its own for that, so a holder that acquires the lock again
 // waits for itself. While no server can be reached it keeps trying, unless LockOptions.Try is set.
 //
-// It uses the locks of Rollcall's own API, unless LockOptions.Recipe is set. For ErrNotAcquired see LockOptions.Try.
-// ErrKeyConflict means that LockOptions.Recipe needs a key that is in use for something else, ErrClosed that the
-// client was closed, or is being closed.
+// It uses the locks of Rollcall's own API. For ErrNotAcquired see LockOptions.Try. ErrClosed means that the client was
+// closed, or is being closed.
 func (c *Client) AcquireLock(ctx context.Context, o LockOptions) (*Held, error) {
 	return c.acquire(ctx, permit{kind: kv.Lock, LockOptions: o})
 }

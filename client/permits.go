@@ -68,8 +68,8 @@ func kindName(k kv.Kind) string {
 	return "key"
 }
 
-// Leader returns the leader of an election, which is the holder of the lock with that name (not of the key of
-// LockOptions.Recipe). It returns ErrNoLeader while nobody leads.
+// Leader returns the leader of an election, which is the holder of the lock with that name. It returns ErrNoLeader
+// while nobody leads.
 func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
 	p, err := c.Lock(ctx, name)
 	if err == nil && len(p.Holders) == 0 {

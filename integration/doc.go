@@ -4,8 +4,8 @@
 // not test rules and formats of packages, which the packages do themselves.
 //
 // It imports nothing of the server but what clients import too: the documents of httpd/api, the types of
-// fsm/registry, and the server as a program, which internal/localcluster starts. Tests that speak as another Rollcall
-// server encode its messages with replication/wire, and TestConformance runs the protocol's suite, httpd/conformance.
+// fsm/registry, and the server as a program, which internal/localcluster starts. TestConformance runs the protocol's
+// suite, httpd/conformance.
 //
 // The harness, which has no tests:
 //
