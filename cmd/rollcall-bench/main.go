@@ -11,11 +11,11 @@
 //	comparelog.go      the trials of a comparison that goes on, on the disk
 //	comparedcluster.go the clusters that it starts; system_linux.go what the system knows of their processes
 //	eurekacluster.go   the clusters of stock Eureka servers
-//	ratios.go          bench ratios: the plan, the rounds and the report; what every part measures with (underOneLeader,
-//	                   measureBeside)
+//	ratios.go          bench ratios: the plan, the rounds and the report; what every part measures with
+//	                   (underOneLeader, measureBeside)
 //	rows.go            the rows of its result, with their floors and goals
-//	writes.go          renewals, registrations, fetches, and the cost of a large registry; single exchanges, which other
-//	                   parts use too (timedExchange, exchangeUntilServed)
+//	writes.go          renewals, registrations, fetches, and the cost of a large registry; single exchanges, which
+//	                   other parts use too (timedExchange, exchangeUntilServed)
 //	leases.go          evictions, and the way of changes to watchers (withConn, recordLatencies)
 //	replication.go     two datacenters (nodeMetric)
 //	coordination.go    keys, locks and sessions

@@ -149,7 +149,8 @@ func (w *statusWatch) show(now time.Time, overview client.Overview) error {
 
 func timeOfDay(at time.Time) string { return at.UTC().Format("15:04:05Z") }
 
-// clusterOverview is a cluster's status with its figures, what needs attention, and the applications in the most trouble.
+// clusterOverview is a cluster's status with its figures, what needs attention, and the applications in the most
+// trouble.
 type clusterOverview struct{ client.Overview }
 
 func (o clusterOverview) Table() [][]string {

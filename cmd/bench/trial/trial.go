@@ -317,8 +317,8 @@ const (
 
 // Call is one call on one of the watched keys: instances whose every write carries a version, so that a reader can
 // tell how old its answer is. In heavy histories, writes come in bursts: all writers of a key at once. Keys named
-// own-… have one writer, which sends one call after the other, always to its home node while that can be reached. Keys
-// named shared-… are written through all nodes and never canceled; versions of one key are drawn in the order of
+// own-… have one writer, which sends one call after the other, always to its home node while that can be reached.
+// Keys named shared-… are written through all nodes and never canceled; versions of one key are drawn in the order of
 // sending.
 //
 // The state of a key is the registered version, or 0 without one. Of two registrations by clients the later one

@@ -309,8 +309,8 @@ func Pause(ctx context.Context, d time.Duration) bool {
 
 var errChunk = errors.New("not a chunked body")
 
-// readChunked reads a chunked body (RFC 9112, 7.1) from as much of it as has come. Not whole: more has to come. A long body is read
-// when it may have ended, and not again with all that comes.
+// readChunked reads a chunked body (RFC 9112, 7.1) from as much of it as has come, and reports whether that is all of
+// it. It reads a long body only when it may have ended, not again with every piece that comes.
 func readChunked(raw []byte) (body []byte, whole bool, err error) {
 	if len(raw) > fewBytes && !bytes.HasSuffix(raw, []byte("\r\n\r\n")) {
 		return nil, false, nil

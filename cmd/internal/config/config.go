@@ -12,8 +12,8 @@
 //	template.go  a file with every setting, a file checked on its own, and the file's schema
 //	folders.go   a folder for each node of a cluster with TLS, with the certificates that an authority signs
 //	show.go      the settings as YAML, each with its source
-//	authfile.go  the roles and tokens of auth.file, which is read again when it changes: in mode ap their only source, in
-//	             mode cp they stand beside the cluster's. The file holds hashes, no secrets
+//	authfile.go  the roles and tokens of auth.file, which is read again when it changes: in mode ap their only source,
+//	             in mode cp they stand beside the cluster's. The file holds hashes, no secrets
 //	authparse.go auth.file, with all its mistakes
 //	token.go     a token for auth.file, and the file of the first operator's
 package config

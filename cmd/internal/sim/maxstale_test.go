@@ -17,8 +17,8 @@ func TestMaxStaleIsKeptToTheMomentByAFollowerThatIsCutOff(t *testing.T) {
 		latency  = time.Millisecond
 		proofs   = 100 * time.Millisecond // the age is proven ten times a second while there are readers
 		look     = 10 * time.Millisecond
-		// A follower asks its leader for its newest proof every 100 ms, and skips a turn if its own is younger than 50 ms. So
-		// does the leader. This bounds the age of what a follower knows.
+		// A follower asks its leader for its newest proof every 100 ms, and skips a turn if its own is younger than
+		// 50 ms. So does the leader. This bounds the age of what a follower knows.
 		known = 2*proofs + proofs/2 + 4*latency
 	)
 	sim.Run(t, sim.Cluster{Nodes: 3, Latency: latency}, func(w *sim.World) {

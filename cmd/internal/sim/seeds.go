@@ -169,7 +169,8 @@ func (w *World) repair() {
 		w.Await(ReadyWithin, n.Name+" is a member again or none", func() bool {
 			if w.drawn.inLimbo(n) {
 				if time.Since(calm) > ReadyWithin/2 {
-					// Without n the others would lead by now if it had been removed: it is one of two voters, and still a member.
+					// If it had been removed, the others would have a leader by now: it is one of two voters, and
+					// still a member.
 					w.drawn.setLimbo(n, false)
 				}
 				w.drawn.start(n)
