@@ -214,7 +214,7 @@ func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 	})
 }
 
-// drained returns a server of a cluster of two nodes, the second of which goes through indexes.
+// drained returns a server of a cluster of two nodes. The second node goes through indexes.
 func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {

@@ -67,7 +67,7 @@ func (k KV) Get(ctx context.Context, key string) (Pair, error) {
 	return entries[0], nil
 }
 
-// List returns the entries whose keys begin with prefix, in byte order; none if there are none.
+// List returns the entries whose keys begin with prefix, in byte order.
 func (k KV) List(ctx context.Context, prefix string) ([]Pair, error) {
 	return listKeys[Pair](ctx, k, prefix, "recurse", "")
 }

@@ -12,7 +12,7 @@ import (
 type body struct {
 	request *http.Request
 	given   bool
-	lent    *loan // to the current try; nil if the body was given away, or there is none
+	lent    *loan // to the current try; nil if the body was given away, or without a body
 }
 
 // next returns the body of the next try.

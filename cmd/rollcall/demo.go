@@ -50,7 +50,7 @@ var sampleKeys = map[string]string{
 	"features/new-basket": "10%", "features/gift-cards": "off",
 }
 
-// sampleJobs are locks, for each of which two processes wait in turn.
+// sampleJobs are locks. Two processes wait for each in turn.
 var sampleJobs = []string{"billing/nightly-run", "reports/monthly"}
 
 // Times of the demo: a lease is short, so that a dead instance disappears while somebody watches.

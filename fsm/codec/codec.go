@@ -60,7 +60,7 @@ func Writer(dst []byte, level byte) Codec { return Codec{b: dst, level: level} }
 func Reader(b []byte) Codec { return Codec{b: b, mode: reading, level: 1} }
 
 // SharingReader returns a Reader whose strings share one copy of b: a record of twenty strings costs one allocation,
-// and is freed as a whole. Not for buffers of which only a few strings live on.
+// and is freed as a whole. Not for buffers that only a few strings outlive.
 func SharingReader(b []byte, level byte) Codec {
 	return Codec{b: b, mode: reading, level: level, share: true}
 }

@@ -246,7 +246,7 @@ func consulFailure(err error) Refusal {
 		f = Refusal{Status: http.StatusInternalServerError, Text: "this node is shutting down; ask another one"}
 	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrGivenUp):
 		f = Refusal{Status: http.StatusInternalServerError, Text: "No cluster leader"}
-	case f.Status != http.StatusInternalServerError: // of which nothing is fields
+	case f.Status != http.StatusInternalServerError: // without a text of its own
 		f.Text = http.StatusText(f.Status)
 	}
 	return f

@@ -149,7 +149,7 @@ type target struct {
 	text  string // as in "leader node2"
 }
 
-// target returns the nodes that a selector currently means. Without a selector there are none. standIn is the number
+// target returns the nodes that a selector currently means. Without a selector it returns none. standIn is the number
 // of the node that stands in for the leader where no node leads.
 func (i *injector) target(ctx context.Context, selector string, standIn int) (target, error) {
 	if selector == "" {

@@ -215,7 +215,7 @@ func (i *injector) cutDatacenters() stroke {
 	return stroke{text: "links between the datacenters cut", nodes: []int{}, undo: i.join}
 }
 
-// cut cuts every link between nodes of which exactly one is on the side.
+// cut cuts every link between a node on the side and one that is not.
 func (i *injector) cut(onSide func(node int) bool) {
 	for a := range i.nodes {
 		for b := range a {

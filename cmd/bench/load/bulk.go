@@ -173,7 +173,7 @@ func (w WrongResponses) add(other WrongResponses) {
 	}
 }
 
-// String lists them, or returns "" if there are none.
+// String lists them, or returns "" for an empty list.
 func (w WrongResponses) String() string {
 	var parts []string
 	for _, how := range slices.Sorted(maps.Keys(w)) {

@@ -101,7 +101,7 @@ func (m runs) why() string {
 // cell is one column's part of a row.
 type cell struct {
 	Column column
-	Text   string // the median of the rounds, or why there is none
+	Text   string // the median of the rounds, or why it is missing
 	Range  string // from the minimum to the maximum of the rounds, and how many there are
 	Note   string // empty for none
 	Better bool   // its range touches that of no compared cell that is not marked

@@ -352,7 +352,7 @@ func (s story) report() *Report {
 	return r
 }
 
-// done returns calls of which some were answered and some refused, in a second.
+// done returns the calls of a second: some were answered, some refused.
 func done(answered, refused int) verdict.Calls {
 	c := verdict.Calls{Count: answered + refused, Success: 1, PerSecond: float64(answered), Outcomes: map[trial.Outcome]int{trial.Done: answered, trial.Refused: refused}}
 	if c.Count > 0 {

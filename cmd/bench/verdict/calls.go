@@ -319,7 +319,7 @@ func cost(t *trial.Trial, s scenario.Scenario) Cost {
 
 // spent is what all nodes used in a time.
 type spent struct {
-	cpu, took     trial.Micros // took is that of the node with the longest time
+	cpu, took     trial.Micros // took is the longest time of any node
 	written, sent int64
 	renewals      int64 // of the whole cluster
 }
@@ -356,7 +356,7 @@ func duringLoad(samples []trial.Usage, length trial.Micros) []trial.Usage {
 }
 
 // memoryPerInstances compares, for each node, the last sample without instances with the first one with all of them.
-// It returns 0 if there are none such.
+// It returns 0 without such samples.
 func memoryPerInstances(nodes [][]trial.Usage, instances int) float64 {
 	var sum float64
 	var count int

@@ -199,7 +199,7 @@ type History struct {
 type Convergence struct {
 	Result Result   `json:"result"`
 	Differ []string `json:"differ"` // watched keys, or instances, on which nodes differ
-	Lost   []string `json:"lost"`   // watched keys of which every node holds a replaced version
+	Lost   []string `json:"lost"`   // watched keys whose replaced version every node holds
 	Text   string   `json:"text"`   // a sentence about the first of them
 }
 

@@ -110,7 +110,7 @@ func (q *LogQueue) writeAll() {
 	}
 }
 
-// next fetches the waiting lines. It returns nil if there are none: the queue is then idle, and the next write starts
+// next fetches the waiting lines. It returns nil if none waits: the queue is then idle, and the next write starts
 // the goroutine again.
 func (q *LogQueue) next() [][]byte {
 	q.mu.Lock()

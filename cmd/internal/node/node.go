@@ -78,7 +78,7 @@ type node struct {
 	shutdownDelay atomic.Int64
 	quota         atomic.Pointer[capacity.Quota]
 	certificates  certificates
-	auth          *config.AuthFile          // of auth.file; nil: there is none
+	auth          *config.AuthFile          // of auth.file; may be nil
 	reread        func() (changed []string) // reads files that settings name again
 	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
 }
