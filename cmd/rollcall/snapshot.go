@@ -264,7 +264,10 @@ func differencesOf(all backup.Differences) differences {
 	for _, kind := range []struct {
 		name string
 		backup.Difference
-	}{{"instance", all.Instances}, {"node", all.Nodes}, {"key", all.Keys}, {"session", all.Sessions}, {"held", all.Permits}} {
+	}{
+		{"instance", all.Instances}, {"node", all.Nodes}, {"key", all.Keys}, {"session", all.Sessions}, {"held", all.Permits},
+		{"role", all.Roles}, {"token", all.Tokens}, {"revoked", all.Revoked}, {"setting", all.AuthMode},
+	} {
 		for change, names := range map[string][]string{"+": kind.Added, "-": kind.Removed, "~": kind.Changed} {
 			for _, name := range names {
 				found = append(found, difference{change, kind.name, name})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -22,6 +23,7 @@ type Difference struct {
 // Differences lists how two snapshots differ. It ignores renewals, indexes and times.
 type Differences struct {
 	Instances, Nodes, Keys, Sessions, Permits Difference
+	Roles, Tokens, Revoked, AuthMode          Difference
 }
 
 // Diff compares two snapshots.
@@ -32,6 +34,13 @@ func Diff(first, second *kv.Image) Differences {
 		Keys:      compare(first.Pairs, second.Pairs, func(p *kv.Pair) string { return p.Key }, samePair),
 		Sessions:  compare(first.Sessions, second.Sessions, func(s *kv.Session) string { return s.ID }, func(a, b *kv.Session) bool { return true }),
 		Permits:   compare(first.Permits, second.Permits, permitName, samePermits),
+		Roles: compare(first.Access.Roles, second.Access.Roles, func(r *access.Role) string { return r.Name },
+			func(a, b *access.Role) bool { return a.String() == b.String() }),
+		Tokens: compare(first.Access.Tokens, second.Access.Tokens, func(t *access.Token) string { return t.Accessor }, sameToken),
+		Revoked: compare(first.Access.Revoked, second.Access.Revoked, func(accessor string) string { return accessor },
+			func(_, _ string) bool { return true }),
+		AuthMode: compare([]access.Mode{first.Access.Mode}, []access.Mode{second.Access.Mode}, func(access.Mode) string { return "auth.mode" },
+			func(a, b access.Mode) bool { return a == b }),
 	}
 }
 
@@ -110,6 +119,10 @@ func permitName(p *kv.Permits) string {
 
 func samePermits(a, b *kv.Permits) bool {
 	return a.Limit == b.Limit && slices.EqualFunc(a.Holders, b.Holders, func(a, b kv.Holder) bool { return a.Session == b.Session })
+}
+
+func sameToken(a, b *access.Token) bool {
+	return a.Name == b.Name && slices.Equal(a.Roles, b.Roles) && a.App == b.App && slices.Equal(a.Secrets, b.Secrets) && a.Expires == b.Expires
 }
 
 // Plan says what restoring a snapshot would do to a state, without doing it (see kv.Restore).

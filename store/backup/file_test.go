@@ -145,6 +145,11 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 		{Op: registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "orders-2"}}},
 		{KV: kv.KeyOp{Key: "config/0", Value: []byte("w")}}, {KV: kv.KeyOp{Verb: kv.Delete, Key: "config/1"}}, {KV: kv.KeyOp{Key: "other"}},
 		{KV: kv.DestroySession{ID: "s1"}},
+		{KV: kv.Access{Change: access.Change{
+			Sure: true, Mode: access.LogOnly, PutRoles: []*access.Role{{Name: "viewer"}},
+			Create: []*access.Token{{Accessor: strings.Repeat("b", 16), Name: "bob", Roles: []string{"viewer"}, Secrets: []access.Secret{{Hash: [32]byte{8}}}}},
+			Rotate: []access.Rotation{{Accessor: strings.Repeat("a", 16), Hash: [32]byte{9}}}, Revoke: []string{strings.Repeat("c", 16)}, Return: true,
+		}}},
 	}
 	entry := fsm.AppendWrite(nil, 1, registry.Stamp{Lease: 2000, Wall: 1_700_000_001_000}, 0, fsm.AppendBatch(nil, 1, fsm.BatchID{Node: "n1", Boot: 1, Seq: 2}, items))
 	need.Got(m.Apply(3, 1, entry))(t)
@@ -157,6 +162,10 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 		Keys:      backup.Difference{Added: []string{"other"}, Removed: []string{"config/1"}, Changed: []string{"config/0"}},
 		Sessions:  backup.Difference{Removed: []string{"s1"}},
 		Permits:   backup.Difference{Changed: []string{"lock nightly"}},
+		Roles:     backup.Difference{Added: []string{"viewer"}},
+		Tokens:    backup.Difference{Added: []string{strings.Repeat("b", 16)}, Changed: []string{strings.Repeat("a", 16)}},
+		Revoked:   backup.Difference{Added: []string{strings.Repeat("c", 16)}},
+		AuthMode:  backup.Difference{Changed: []string{"auth.mode"}},
 	}
 	need.Deep(t, backup.Diff(&before.Image, &after.Image), want, "the differences are")
 }
