@@ -55,23 +55,23 @@ type Config struct {
 	// shown.
 	Node, Datacenter, Version string
 	// Agents decides whose agent takes a call of Consul's API that names no agent.
-	Agents Agents `key:"consul.agents" default:"source" words:"source one" help:"whose agent takes a call of Consul's API that names none by its path (/agent/NAME/v1/...): source (one for each address from which calls come) or one (the logical node's, for all)"`
+	Agents Agents `key:"consul.agents" default:"source" words:"source one" help:"which agent serves a call of Consul's API whose path names none (/agent/NAME/v1/...): source (one agent per calling address) or one (the logical node's, for all)"`
 	// Host is this node's host as other hosts name it. Programs that ask the node on loopback get this host's agent.
 	// If empty, only programs on this host reach the node.
 	Host string
 	// ReapCritical is at least a minute, as in Consul. By default it is 0: a critical service stays.
-	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
+	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"how long a check may be critical before its service is removed, unless the check says otherwise (DeregisterCriticalServiceAfter)"`
 	// JudgeProbe judges the probes of checks at their registration. If nil, all are allowed.
 	JudgeProbe web.ProbeJudge
 	// WithoutConsensus means that each node orders operations and ends leases on its own, by a lease clock that always
 	// runs, without a leader. It only affects what people read.
 	WithoutConsensus bool
 	// WaitWhenEmpty is how long fetches get 403.
-	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
+	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instances anywhere (waitTimeInMsWhenSyncEmpty)"`
 	// Reads is the freshness of Eureka reads without a consistency parameter.
 	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
 	// Acts decides whether the dashboard may make changes when callers need no name.
-	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the pages of the dashboard may act where auth.mode asks for no token: auto (on where the node listens on loopback only), on or off"`
+	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the dashboard may make changes while auth.mode asks for no token: auto (on if the node listens on loopback only), on or off"`
 	// BasePaths are where Eureka's resources live; nil means DefaultBasePaths. A base whose last segment is v1, in any
 	// case, serves version 1 of the protocol, all others version 2.
 	BasePaths []string
@@ -90,7 +90,7 @@ type Config struct {
 	// of its own.
 	Metrics *prometheus.Registry
 	// MetricsApps bounds the series of rollcall_registry_app_instances.
-	MetricsApps int `key:"metrics.apps" default:"500" min:"1" help:"for how many applications, the largest, /metrics shows the number of instances by status; the others are shown together, with an empty name"`
+	MetricsApps int `key:"metrics.apps" default:"500" min:"1" help:"for how many of the largest applications /metrics shows instances by status; the others are added up under an empty name"`
 	// Limits bounds the cost of a request.
 	Limits Limits `reload:"yes"`
 	// RateLimit limits fetches of the registry. The zero value limits nothing.

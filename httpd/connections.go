@@ -35,7 +35,7 @@ type Connections struct {
 func NewConnections(limit, perAddress int, metrics prometheus.Registerer) *Connections {
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "rollcall", Subsystem: "http", Name: "connections_closed_total",
-		Help: "Connections that limits ended, by what: idle ones that gave their place to a new one, and new ones that were refused because none was idle.",
+		Help: "Connections closed because of limits: idle ones replaced by a new one, and new ones refused because none was idle.",
 	}, []string{"what"})
 	c := &Connections{
 		began: time.Now().Add(-1), limit: limit, perAddress: perAddress, from: map[netip.Prefix]map[*countedConn]struct{}{},

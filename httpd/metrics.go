@@ -182,7 +182,7 @@ type appGauge struct {
 const stillShown = 30 * time.Minute
 
 var appInstancesDesc = prometheus.NewDesc("rollcall_registry_app_instances",
-	"Instances in this node's registry, by application and status; of the largest applications (metrics.apps), and of all others together with an empty name. Beside UP, statuses that none has are left out.", []string{"app", "status"}, nil)
+	"Instances in this node's registry, by application and status, for the largest applications (metrics.apps); all others are added up under an empty name. Statuses other than UP are left out while no instance has them.", []string{"app", "status"}, nil)
 
 // Describe implements prometheus.Collector.
 func (g *appGauge) Describe(ch chan<- *prometheus.Desc) { ch <- appInstancesDesc }

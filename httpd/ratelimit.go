@@ -16,13 +16,13 @@ import (
 // RateLimit holds the settings of the limiter of registry fetches, see docs/reference/protocol/rate-limiter.md. The
 // zero value limits nothing and counts nothing.
 type RateLimit struct {
-	Enabled bool `key:"rate-limiter.enabled" help:"refuse fetches above the rates with 503 (rateLimiter.enabled); otherwise they are only counted"`
+	Enabled bool `key:"rate-limiter.enabled" help:"refuse fetches above the rates with 503 (rateLimiter.enabled); if false, only count them"`
 	// Full fetches in a burst also draw on a bucket of their own, of the same size.
-	BurstSize        int      `key:"rate-limiter.burst-size" default:"10" min:"0" help:"fetches that may come at once, and full fetches among them (rateLimiter.burstSize); 0: no limit"`
-	FetchRate        int64    `key:"rate-limiter.registry-fetch-average-rate" default:"500" min:"0" help:"fetches a second in the long run, full, delta and of applications together (rateLimiter.registryFetchAverageRate); 0: no limit"`
+	BurstSize        int      `key:"rate-limiter.burst-size" default:"10" min:"0" help:"most fetches in a burst, and most full fetches (rateLimiter.burstSize); 0: no limit"`
+	FetchRate        int64    `key:"rate-limiter.registry-fetch-average-rate" default:"500" min:"0" help:"fetches a second in the long run, counting full, delta and application fetches (rateLimiter.registryFetchAverageRate); 0: no limit"`
 	FullFetchRate    int64    `key:"rate-limiter.full-fetch-average-rate" default:"100" min:"0" help:"full fetches a second in the long run (rateLimiter.fullFetchAverageRate); 0: no limit"`
-	ThrottleStandard bool     `key:"rate-limiter.throttle-standard-clients" help:"no client is privileged, not even those listed (rateLimiter.throttleStandardClients)"`
-	Privileged       []string `key:"rate-limiter.privileged-clients" help:"values of DiscoveryIdentity-Name that are not limited, beside DefaultClient and DefaultServer (rateLimiter.privilegedClients)"`
+	ThrottleStandard bool     `key:"rate-limiter.throttle-standard-clients" help:"exempt no client, not even those listed (rateLimiter.throttleStandardClients)"`
+	Privileged       []string `key:"rate-limiter.privileged-clients" help:"values of DiscoveryIdentity-Name that are exempt, besides DefaultClient and DefaultServer (rateLimiter.privilegedClients)"`
 }
 
 func (l RateLimit) validate() error {

@@ -39,8 +39,8 @@ var (
 
 // Repair has the times of comparisons with peers and of the copy at the start. Zero means the default.
 type Repair struct {
-	Digest   time.Duration `key:"replication.digest-interval" default:"1m" min:"1s" help:"time between two comparisons with a Rollcall peer"`
-	CopyWait time.Duration `key:"replication.copy-wait" default:"3s" min:"1ms" help:"mode ap: how long a node that starts waits for another one that is ready to be copied from, before it goes on with what it has; when all wait, the first by name goes on at once"`
+	Digest   time.Duration `key:"replication.digest-interval" default:"1m" min:"1s" help:"how often the node compares its state with a Rollcall peer's"`
+	CopyWait time.Duration `key:"replication.copy-wait" default:"3s" min:"1ms" help:"mode ap: how long a starting node waits for a ready node to copy from before it serves what it has; if all of them wait, the first by name stops waiting"`
 }
 
 // Config is what a Replicator needs.

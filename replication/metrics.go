@@ -40,8 +40,8 @@ func newMetrics(peers func() []*peer, status func([]*peer) []api.Peer) *metrics 
 		stats:   statMetrics(),
 		figures: figureMetrics(),
 		byWord: []wordMetric{
-			{desc("sent_total", "Facts that the peer accepted.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
-			{desc("dropped_tasks_total", "Tasks that were given up; those that hold a change are read again, unless the peer refused them.", "reason"), droppedByReason},
+			{desc("sent_total", "Changes and renewals that the peer accepted, by kind.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
+			{desc("dropped_tasks_total", "Tasks that were dropped; changes among them are sent again from the current state, unless the peer refused them.", "reason"), droppedByReason},
 			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s api.Peer) map[string]uint64 { return s.Repairs }},
 		},
 	}
@@ -52,7 +52,7 @@ func newMetrics(peers func() []*peer, status func([]*peer) []api.Peer) *metrics 
 func newWaiting() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "rollcall", Subsystem: "replication", Name: "waiting_seconds",
-		Help:    "Time that the oldest task of a batch had waited when it was sent.",
+		Help:    "How long the oldest task of a batch had waited when the batch was sent.",
 		Buckets: []float64{.05, .1, .25, .5, .6, .75, 1, 2.5, 5, 10, 30},
 	}, []string{"peer"})
 }
@@ -71,21 +71,21 @@ func statMetrics() []statMetric {
 	type stats = batcher.Stats
 	return []statMetric{
 		counter("accepted_tasks_total", "Tasks that were queued.", func(s stats) uint64 { return s.AcceptedTasks }),
-		counter("replayed_tasks_total", "Tasks that are to be sent again.", func(s stats) uint64 { return s.ReplayedTasks }),
-		counter("expired_tasks_total", "Tasks that waited too long.", func(s stats) uint64 { return s.ExpiredTasks }),
-		counter("overridden_tasks_total", "Tasks that became part of another one of their instance.", func(s stats) uint64 { return s.OverriddenTasks }),
+		counter("replayed_tasks_total", "Tasks queued to be sent again.", func(s stats) uint64 { return s.ReplayedTasks }),
+		counter("expired_tasks_total", "Tasks that expired while they waited.", func(s stats) uint64 { return s.ExpiredTasks }),
+		counter("overridden_tasks_total", "Tasks merged into a later task for the same instance.", func(s stats) uint64 { return s.OverriddenTasks }),
 		counter("queue_overflows_total", "Tasks that were dropped because the buffer was full.", func(s stats) uint64 { return s.QueueOverflows }),
-		counter("stopped_tasks_total", "Tasks that were queued or in flight when the sending ended.", func(s stats) uint64 { return s.StoppedTasks }),
-		gauge("acceptor_queue_size", "Tasks that the acceptor has not looked at yet.", func(s stats) int { return s.AcceptorQueueSize }),
-		gauge("reprocess_queue_size", "Tasks given back that the acceptor has not looked at yet.", func(s stats) int { return s.ReprocessQueueSize }),
+		counter("stopped_tasks_total", "Tasks queued or in flight when sending stopped.", func(s stats) uint64 { return s.StoppedTasks }),
+		gauge("acceptor_queue_size", "Tasks that the acceptor has not handled yet.", func(s stats) int { return s.AcceptorQueueSize }),
+		gauge("reprocess_queue_size", "Returned tasks that the acceptor has not handled yet.", func(s stats) int { return s.ReprocessQueueSize }),
 		gauge("queue_size", "Pending tasks.", func(s stats) int { return s.QueueSize }),
-		gauge("pending_job_requests", "Workers that wait for work.", func(s stats) int { return s.PendingJobRequests }),
-		gauge("in_flight_tasks", "Tasks that workers have.", func(s stats) int { return s.InFlight }),
+		gauge("pending_job_requests", "Workers waiting for tasks.", func(s stats) int { return s.PendingJobRequests }),
+		gauge("in_flight_tasks", "Tasks that workers are sending.", func(s stats) int { return s.InFlight }),
 		gauge("batch_size", "Tasks of the last batch.", func(s stats) int { return s.LastBatchSize }),
 		counter("successful_executions_total", "Tasks that were transmitted.", func(s stats) uint64 { return s.SuccessfulExecutions }),
 		counter("transient_errors_total", "Tasks whose transmission did not reach the peer.", func(s stats) uint64 { return s.TransientErrors }),
 		counter("permanent_errors_total", "Tasks that the peer refused.", func(s stats) uint64 { return s.PermanentErrors }),
-		counter("congestion_issues_total", "Tasks whose transmission found the peer busy.", func(s stats) uint64 { return s.CongestionIssues }),
+		counter("congestion_issues_total", "Tasks whose transmission failed because the peer was busy.", func(s stats) uint64 { return s.CongestionIssues }),
 	}
 }
 
@@ -107,17 +107,17 @@ func figureMetrics() []figureMetric {
 		{desc("lag_seconds", "Age of the oldest change that the peer does not know yet."), always(func(s api.Peer) float64 { return seconds(s.LagMS) })},
 		{desc("sending", "1 while this node sends to the peer."), always(func(s api.Peer) float64 { return one(s.State == StateOK || s.State == StateFailing) })},
 		{desc("failing", "1 if the last transmission failed."), always(func(s api.Peer) float64 { return one(s.State == StateFailing) })},
-		{desc("last_success_timestamp_seconds", "When the peer answered last."), func(s api.Peer) (float64, bool) {
+		{desc("last_success_timestamp_seconds", "When the peer last answered, in seconds since the epoch."), func(s api.Peer) (float64, bool) {
 			return seconds(s.LastSuccess), s.LastSuccess > 0
 		}},
-		{prometheus.NewDesc("rollcall_auth_file_differs", "1 while the auth.file of a node of this datacenter says something else than this node's.", []string{"peer"}, nil), func(s api.Peer) (float64, bool) {
+		{prometheus.NewDesc("rollcall_auth_file_differs", "1 while another node of this datacenter has a different auth.file.", []string{"peer"}, nil), func(s api.Peer) (float64, bool) {
 			return one(s.AuthFile == AuthFileDiffers), s.AuthFile != ""
 		}},
-		{desc("contested_instances", "Instances that the peer refuses of this datacenter, because it owns them and a client renews them there; each side serves its own client's."), always(contested)},
+		{desc("contested_instances", "Instances of this datacenter that the peer refuses because it owns them and a client renews them there; each side serves its own client's."), always(contested)},
 		{desc("incoming_instances", "Instances that belong to the peer."), incoming(func(in api.Incoming) float64 { return float64(in.Instances) })},
-		{desc("incoming_kept_instances", "Of these, those that are kept though their time has passed."), incoming(func(in api.Incoming) float64 { return float64(in.Kept) })},
+		{desc("incoming_kept_instances", "Instances of the peer that are kept although their leases have run out."), incoming(func(in api.Incoming) float64 { return float64(in.Kept) })},
 		{desc("incoming_cut", "1 while the link from the peer counts as cut."), incoming(func(in api.Incoming) float64 { return one(in.Cut) })},
-		{desc("incoming_heard_seconds", "Time since the peer was heard."), func(s api.Peer) (float64, bool) {
+		{desc("incoming_heard_seconds", "Seconds since the last message from the peer."), func(s api.Peer) (float64, bool) {
 			if s.Incoming == nil || s.Incoming.HeardMS == nil {
 				return 0, false
 			}

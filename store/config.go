@@ -26,37 +26,37 @@ type Config struct {
 	Zone          string // zone of the node, shown to users
 	NoVote        bool   // in a cluster, the node serves but does not vote
 
-	DataDir string `key:"data.dir" path:"yes" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
+	DataDir string `key:"data.dir" path:"yes" help:"directory for the node's state; belongs to one node of one cluster, in one mode (required)"`
 
 	ClusterAddr      string   `key:"cluster.addr" default:"127.0.0.1:7761" help:"address of the node-to-node port (Raft and forwarded writes)"`
-	ClusterAdvertise string   `key:"cluster.advertise" help:"address at which the other nodes reach it; empty: cluster.addr"`
-	Join             []string `key:"cluster.join" reload:"yes" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
-	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
+	ClusterAdvertise string   `key:"cluster.advertise" help:"address at which the other nodes reach this port; empty: cluster.addr"`
+	Join             []string `key:"cluster.join" reload:"yes" help:"node-to-node addresses of the cluster's nodes; may include this one"`
+	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes form a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // plain connections if empty
-	RestoreFrom      string   `key:"restore-from" path:"yes" help:"mode cp: snapshot (rollcall snapshot save) from which a new cluster begins; for the first start of its founders, each of which may be given it; a node whose data directory belongs to a cluster refuses to start with it"`
+	RestoreFrom      string   `key:"restore-from" path:"yes" help:"mode cp: snapshot (rollcall snapshot save) with which a new cluster starts; any or all of the founding nodes may have it; a node whose data directory belongs to a cluster refuses to start with it"`
 	Upgrade          level.Policy
-	DeadAfter        time.Duration `key:"members.dead-after" default:"0s" min:"1m" zero:"never" help:"mode cp: a voter that has been silent for so long is removed, when a node without a vote is ready to take its place and a majority of the voters is well"`
+	DeadAfter        time.Duration `key:"members.dead-after" default:"0s" min:"1m" zero:"never" help:"mode cp: how long a voter may be silent before it is removed, if a non-voting node is ready to replace it and a majority of the voters is healthy"`
 
 	// InFlight is at most half of the open batches that the state machine remembers per node. Beyond that, it could
 	// not tell a repeated batch from a new one.
-	InFlight int `key:"commit.in-flight" default:"2" min:"1" max:"32" help:"log entries that may be on their way at a time"`
+	InFlight int `key:"commit.in-flight" default:"2" min:"1" max:"32" help:"most log entries in flight at a time"`
 	// RenewalWait stays below the time that a caller waits for a leader.
-	RenewalWait time.Duration `key:"commit.renewal-wait" default:"100ms" min:"0s" max:"500ms" help:"mode cp: while at most 500 renewals come in a second, how long after the last log entry the leader lets them wait for others, so that they share an entry; the more come, the shorter, and from 8,000 on not at all; 0: never"`
+	RenewalWait time.Duration `key:"commit.renewal-wait" default:"100ms" min:"0s" max:"500ms" help:"mode cp: how long after the last log entry renewals wait for others to share an entry, at up to 500 renewals a second; the wait shrinks as more arrive, to nothing from 8,000 on; 0: they never wait"`
 
-	HeartbeatTimeout  time.Duration `key:"raft.heartbeat-timeout" default:"1s" min:"5ms" help:"time without the leader after which a follower stands for election"`
-	ElectionTimeout   time.Duration `key:"raft.election-timeout" default:"1s" min:"5ms" help:"time that a candidate waits for votes; at least raft.heartbeat-timeout"`
-	LeaseTimeout      time.Duration `key:"raft.lease-timeout" default:"500ms" min:"5ms" help:"time without a majority after which a leader steps down; at most raft.heartbeat-timeout"`
-	SnapshotThreshold uint64        `key:"raft.snapshot-threshold" default:"8192" min:"1" help:"log entries since the last snapshot that make a new one worth it"`
-	SnapshotInterval  time.Duration `key:"raft.snapshot-interval" default:"2m" min:"5ms" help:"how often raft.snapshot-threshold is looked at"`
+	HeartbeatTimeout  time.Duration `key:"raft.heartbeat-timeout" default:"1s" min:"5ms" help:"how long a follower goes without hearing the leader before it stands for election"`
+	ElectionTimeout   time.Duration `key:"raft.election-timeout" default:"1s" min:"5ms" help:"how long a candidate waits for votes; at least raft.heartbeat-timeout"`
+	LeaseTimeout      time.Duration `key:"raft.lease-timeout" default:"500ms" min:"5ms" help:"how long a leader goes without a majority before it steps down; at most raft.heartbeat-timeout"`
+	SnapshotThreshold uint64        `key:"raft.snapshot-threshold" default:"8192" min:"1" help:"log entries since the last snapshot after which a new one is made"`
+	SnapshotInterval  time.Duration `key:"raft.snapshot-interval" default:"2m" min:"5ms" help:"how often raft.snapshot-threshold is checked"`
 	TrailingLogs      uint64        `key:"raft.trailing-logs" default:"20480" min:"1" help:"log entries kept behind a snapshot, for followers that lag"`
 	RaftLog           RaftLog       `key:"raft.log" default:"bolt" words:"bolt wal" help:"mode cp: what holds the log on the disk: bolt (one file of pages) or wal (files that are appended to: fewer bytes and fewer waits for each entry). A data directory keeps the one that it was made with: rollcall recover --convert-log changes it while the node is stopped"`
 	LogBytes          int           // the same in bytes, and the growth that justifies a snapshot; 0 means 256 MiB
 
-	Sync         Sync          `key:"data.sync" default:"interval" words:"interval always none" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
-	SyncInterval time.Duration `key:"data.sync-interval" default:"1s" min:"1ms" help:"mode ap: how often changes are written behind"`
+	Sync         Sync          `key:"data.sync" default:"interval" words:"interval always none" help:"mode ap: when changes are written to disk: interval (in the background, every data.sync-interval), always (before the response) or none (when the node stops)"`
+	SyncInterval time.Duration `key:"data.sync-interval" default:"1s" min:"1ms" help:"mode ap: how often changes are written in the background"`
 
-	EvictionInterval time.Duration `key:"eviction.interval" default:"1s" min:"10ms" help:"how often the leader looks for expired leases; upstream's 60 s (evictionIntervalTimerInMs) is eureka-compat.eviction-timer"`
-	EvictionTimer    bool          `key:"eureka-compat.eviction-timer" help:"evict every 60 s, first after 60 s (evictionIntervalTimerInMs)"`
+	EvictionInterval time.Duration `key:"eviction.interval" default:"1s" min:"10ms" help:"how often the leader looks for expired leases; for upstream's 60 s (evictionIntervalTimerInMs) set eureka-compat.eviction-timer"`
+	EvictionTimer    bool          `key:"eureka-compat.eviction-timer" help:"evict every 60 s, the first time after 60 s (evictionIntervalTimerInMs)"`
 	// the cluster's settings while this node leads; zero means registry.DefaultSettings()
 	Settings registry.Settings `cluster:"yes"`
 
@@ -86,10 +86,10 @@ type Config struct {
 
 // TestConfig holds what only tests and benchmarks change.
 type TestConfig struct {
-	SyncDelay      time.Duration `key:"test.sync-delay" default:"0s" min:"0s" max:"10s" reload:"yes" help:"time that each durable write takes longer: imitates a slow disk; above 4s a node of mode cp gives its disk up"`
-	ConnectionLife time.Duration `key:"test.connection-life" default:"1h" min:"1s" help:"within which connections over TLS end by themselves: those between nodes when their certificates have changed, all others in any case"`
+	SyncDelay      time.Duration `key:"test.sync-delay" default:"0s" min:"0s" max:"10s" reload:"yes" help:"delay added to each durable write, to imitate a slow disk; above 4s a node in mode cp gives up on its disk"`
+	ConnectionLife time.Duration `key:"test.connection-life" default:"1h" min:"1s" help:"longest life of a TLS connection: between nodes only after their certificates have changed, elsewhere always"`
 	NoBatching     bool          `key:"test.no-batching" help:"one log entry per write, for comparison"`
-	CommitTimeout  time.Duration `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"time without entries after which the leader tells followers the commit index"`
+	CommitTimeout  time.Duration `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"how long without entries until the leader sends followers the commit index"`
 	// Falsify returns what this node applies instead of an entry. May be nil.
 	Falsify func(entry []byte) []byte
 	// Performed is called at the end of each operation, which panics if Performed does. May be nil.
@@ -97,7 +97,7 @@ type TestConfig struct {
 	// Write makes each durable write of the log or the registry, or fails in its place. The write is given by name.
 	// May be nil.
 	Write func(name string, write func() error) error
-	Dial  map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
+	Dial  map[string]string `key:"test.dial" help:"by node: the address to dial instead of the advertised one, to go through a proxy"`
 }
 
 // RaftLog names the store of the Raft log.

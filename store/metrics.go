@@ -18,7 +18,7 @@ func LevelGauge(writes func() byte) prometheus.Collector {
 // AppliedGauge shows how far a node is, so that nodes of one cluster can be compared.
 func AppliedGauge(index func() uint64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rollcall_store_applied_index", Help: "Newest log entry that this node has applied; in mode ap the index of its newest change, which only this node counts by.",
+		Name: "rollcall_store_applied_index", Help: "Newest log entry that this node has applied; in mode ap the index of its newest change, which means nothing to other nodes.",
 	}, func() float64 { return float64(index()) })
 }
 
@@ -35,7 +35,7 @@ func Duration(reg prometheus.Registerer, name, help string) prometheus.Histogram
 
 // SyncSeconds returns the histogram of writes to the disk, in either mode.
 func SyncSeconds(reg prometheus.Registerer) prometheus.Histogram {
-	return Duration(reg, "sync_seconds", "Time that a durable write to the disk took: of the log, or in mode ap of what changed.")
+	return Duration(reg, "sync_seconds", "Time a durable write took: of the log, or in mode ap of changes.")
 }
 
 // ChangeCounter counts changes of a node's registry. It belongs to the goroutine that publishes views, which it must
@@ -49,7 +49,7 @@ type ChangeCounter struct {
 func NewChangeCounter(reg prometheus.Registerer, panics *measure.Panics) *ChangeCounter {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_registry_changes_total",
-		Help: "Changes in this node's registry since it became ready, by what readers see (added, modified, deleted) and by the last event of the instance; those of one instance in one log entry are one.",
+		Help: "Changes in this node's registry since it became ready, by what readers see (added, modified, deleted) and by the instance's last event; several changes of an instance in one log entry count once.",
 	}, []string{"action", "why"})
 	reg.MustRegister(c)
 	return &ChangeCounter{panics: panics, changes: c}

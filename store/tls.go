@@ -10,9 +10,9 @@ import (
 // server authentication and must name the node (node.name as a DNS name of its subject alternative names), because a
 // certificate proves the name of a node, not its address.
 type TLSFiles struct {
-	Cert string `key:"cluster.tls.cert" path:"yes" help:"PEM file with the node's certificate, for both directions; read again when it changes, as the other two"`
-	Key  string `key:"cluster.tls.key" path:"yes" help:"PEM file with its key, of mode 0640 or narrower"`
-	CA   string `key:"cluster.tls.ca" path:"yes" help:"PEM file with the authority of all nodes' certificates and of nothing else, or several"`
+	Cert string `key:"cluster.tls.cert" path:"yes" help:"PEM file with the node's certificate, for both directions; this file and the other two are reread when they change"`
+	Key  string `key:"cluster.tls.key" path:"yes" help:"PEM file with its key; mode 0640 or stricter"`
+	CA   string `key:"cluster.tls.ca" path:"yes" help:"PEM file with the authority (or several) that signs the nodes' certificates and nothing else"`
 }
 
 // Open reads the files. Nodes are dialled by address and known by name: the source's Mutual checks the chain, and

@@ -69,7 +69,7 @@ func (c *connection) addFlags(cmd *cobra.Command) {
 // addServerFlags adds the flags that name the servers and say how they are trusted.
 func (c *connection) addServerFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+cli.AddrEnv+"; default "+cli.DefaultAddr+"); unix:PATH is a socket")
-	f.StringVar(&c.tokenFile, "token-file", "", "file with the token to send, of mode 0640 or narrower (environment: "+tokenFileEnv+")")
+	f.StringVar(&c.tokenFile, "token-file", "", "file with the token to send, of mode 0640 or stricter (environment: "+tokenFileEnv+")")
 	f.StringVar(&c.ca, "ca", "", "PEM file with the authority of the servers' certificates, if the system does not know it")
 	f.StringVar(&c.cert, "cert", "", "PEM file with this client's certificate, if the servers want one")
 	f.StringVar(&c.key, "key", "", "PEM file with its key")

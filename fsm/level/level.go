@@ -84,8 +84,8 @@ type Node struct {
 
 // Policy decides when a level that all nodes read is written.
 type Policy struct {
-	Finalize Finalize      `key:"cluster.finalize" default:"auto" words:"auto manual" help:"when all nodes run a newer version: auto, new formats are written cluster.finalize-after later; manual, when an operator says so (rollcall upgrade finalize). Until then the older version can be started again"`
-	After    time.Duration `key:"cluster.finalize-after" default:"24h" min:"0s" help:"how long all nodes have run a newer version before its formats are written, with cluster.finalize auto"`
+	Finalize Finalize      `key:"cluster.finalize" default:"auto" words:"auto manual" help:"when new formats are written after all nodes run a newer version: auto (cluster.finalize-after later) or manual (at rollcall upgrade finalize). Until then you can go back to the older version"`
+	After    time.Duration `key:"cluster.finalize-after" default:"24h" min:"0s" help:"with cluster.finalize auto: how long all nodes must have run the newer version before its formats are written"`
 }
 
 // Finalize says who decides that a level is written.

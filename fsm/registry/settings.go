@@ -18,26 +18,26 @@ import (
 // package setting), and zero in entries written before it existed.
 type Settings struct {
 	// SelfPreservation lets it come on automatically.
-	SelfPreservation bool `key:"self-preservation.enabled" default:"true" help:"withhold evictions while too few leases are renewed (enableSelfPreservation); an operator's hold works without it"`
+	SelfPreservation bool `key:"self-preservation.enabled" default:"true" help:"withhold evictions while too few leases are renewed (enableSelfPreservation); an operator's hold works even if this is off"`
 	// Threshold is the share of fresh leases at or below which self-preservation comes on.
 	Threshold Share `key:"self-preservation.renewal-percent-threshold" default:"0.85" help:"share of fresh leases, 0 to 1, at or below which evictions are withheld; 1 minus it is the share of the registry that one round may evict (renewalPercentThreshold); 1: nothing is ever evicted; 0 without self-preservation: all at once"`
 	// Population is the least number of counted leases at which self-preservation comes on.
-	Population uint32 `key:"self-preservation.min-instances" default:"10" max:"1000000" help:"least number of counted leases at which evictions are withheld"`
+	Population uint32 `key:"self-preservation.min-instances" default:"10" max:"1000000" help:"fewest counted leases at which evictions are withheld"`
 	// Bound is how long (ms of lease clock) self-preservation stays on before it is released, unless an operator
 	// acts.
-	Bound int64 `key:"self-preservation.max-duration" default:"1h" min:"1s" zero:"for ever" unit:"ms" help:"how long evictions are withheld without an operator's act"`
+	Bound int64 `key:"self-preservation.max-duration" default:"1h" min:"1s" zero:"for ever" unit:"ms" help:"how long evictions are withheld unless an operator decides otherwise"`
 	// Expectation lets upstream's formula decide instead, without population and bound.
-	Expectation bool `key:"eureka-compat.expectation" help:"self-preservation by upstream's formula: renewals of the last minute against those expected (numberOfRenewsPerMinThreshold)"`
+	Expectation bool `key:"eureka-compat.expectation" help:"use upstream's formula for self-preservation: last minute's renewals against the expected number (numberOfRenewsPerMinThreshold)"`
 	// ExpectedInterval (s) below 1 means 30.
-	ExpectedInterval uint32 `key:"eureka-compat.expected-client-renewal-interval" default:"30s" min:"1s" unit:"s" help:"time between two renewals that the formula expects of a client, whole seconds (expectedClientRenewalIntervalSeconds)"`
+	ExpectedInterval uint32 `key:"eureka-compat.expected-client-renewal-interval" default:"30s" min:"1s" unit:"s" help:"time between two renewals of a client in that formula, whole seconds (expectedClientRenewalIntervalSeconds)"`
 	// ExpectationUpdate (ms) is how often upstream's expectation is set to the number of leases.
-	ExpectationUpdate int64 `key:"eureka-compat.renewal-threshold-update-interval" default:"15m" min:"1s" unit:"ms" help:"how often the formula's number of clients is set to the number of instances (renewalThresholdUpdateIntervalMs)"`
+	ExpectationUpdate int64 `key:"eureka-compat.renewal-threshold-update-interval" default:"15m" min:"1s" unit:"ms" help:"how often that formula's number of clients is updated to the number of instances (renewalThresholdUpdateIntervalMs)"`
 	// DoubledLease gives a lease that was renewed two durations. The renewal time that is kept and shown stays the
 	// true one.
-	DoubledLease bool `key:"eureka-compat.doubled-lease" help:"a renewed lease lives two durations (Lease.renew)"`
+	DoubledLease bool `key:"eureka-compat.doubled-lease" help:"a renewed lease lasts twice its duration (Lease.renew)"`
 	// OnCut says what happens to the leases of other datacenters while the links to them are cut, in the notation of
 	// package replication.
-	OnCut string `key:"replication.on-cut" kind:"map" zero:"keep" help:"by datacenter or Eureka server: what becomes of its instances whose time has passed while the link is cut: keep (the default), keep-for:1h, expire"`
+	OnCut string `key:"replication.on-cut" kind:"map" zero:"keep" help:"by datacenter or Eureka server: what happens to its instances whose leases run out while the link is cut: keep (the default), keep-for:1h, expire"`
 }
 
 // rows returns the settings, sorted by key.

@@ -41,7 +41,7 @@ type Log struct {
 // Open opens the audit of a node. stdout is where it writes if the settings say so. A new file gets mode 0600.
 func Open(c Config, stdout io.Writer, log *slog.Logger) (*Log, error) {
 	l := &Log{to: stdout, log: log, Lost: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_audit_lost_total", Help: "Records of the audit that could not be written.",
+		Name: "rollcall_audit_lost_total", Help: "Audit records that could not be written.",
 	})}
 	if c.File != Standard {
 		f, err := openFile(c)

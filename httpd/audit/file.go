@@ -11,9 +11,9 @@ import (
 
 // Config holds the settings of an audit.
 type Config struct {
-	File     string `key:"audit.file" default:"audit.log" help:"file with a record of each change and of each denied call, a line of JSON each, in data.dir unless it is an absolute path; -: standard output, which cannot be read back"`
-	MaxBytes int64  `key:"audit.max-bytes" default:"33554432" min:"65536" help:"size in bytes at which audit.file becomes audit.file.1, that becomes audit.file.2, and so on"`
-	Keep     int    `key:"audit.keep" default:"8" min:"1" help:"how many such older files are kept"`
+	File     string `key:"audit.file" default:"audit.log" help:"file that records each change and each denied call, one line of JSON each; a relative path is in data.dir; -: standard output, which cannot be read back"`
+	MaxBytes int64  `key:"audit.max-bytes" default:"33554432" min:"65536" help:"size in bytes at which audit.file is rotated to audit.file.1, that one to audit.file.2, and so on"`
+	Keep     int    `key:"audit.keep" default:"8" min:"1" help:"how many older audit files are kept"`
 }
 
 // Standard is the Config.File that stands for standard output.

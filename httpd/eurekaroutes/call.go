@@ -53,7 +53,7 @@ func New(n *web.Node, c Config) *Eureka {
 	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}, moves: newMoves(n.World, n.Log, n.Metrics)}
 	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
 	e.contradictions = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_contradicting_heartbeats_total", Help: "Heartbeats of clients with another status than their registration of the same timestamp.",
+		Name: "rollcall_http_contradicting_heartbeats_total", Help: "Heartbeats whose status contradicts the registration with the same timestamp.",
 	})
 	n.Metrics.MustRegister(e.contradictions)
 	if c.ReadOnlyCache {

@@ -42,7 +42,7 @@ type move struct {
 
 func newMoves(w *world.World, log *slog.Logger, reg prometheus.Registerer) *moves {
 	m := &moves{world: w, log: log, of: make(map[registry.Key]move), total: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_moved_registrations_total", Help: "Registrations of instances with another address than their live lease has.",
+		Name: "rollcall_http_moved_registrations_total", Help: "Registrations from another address than that of the instance's live lease.",
 	})}
 	reg.MustRegister(m.total)
 	return m

@@ -51,7 +51,7 @@ type route web.Route[call]
 func New(n *web.Node, c Config) *Own {
 	o := &Own{Node: n, config: c}
 	o.events = web.NewCounters(n.Metrics, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and responses of long polls.").WithLabelValues()
-	o.resets = web.NewCounters(n.Metrics, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
+	o.resets = web.NewCounters(n.Metrics, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut: the watcher did not read and was disconnected.", "reason")
 	for _, reason := range []string{"too_old", "foreign", "slow", "cut"} {
 		o.resets.WithLabelValues(reason)
 	}

@@ -159,7 +159,7 @@ var acts = []string{
 // newActs starts every counter at 0: a series that first appears with a 1 has not risen for a query that looks for
 // increases.
 func newActs(reg prometheus.Registerer) *prometheus.CounterVec {
-	c := NewCounters(reg, "rollcall_acts_total", "Operators' acts that this node was asked for and performed.", "act")
+	c := NewCounters(reg, "rollcall_acts_total", "Operators' actions that this node performed.", "act")
 	for _, act := range acts {
 		c.WithLabelValues(act)
 	}

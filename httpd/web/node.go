@@ -82,8 +82,8 @@ func NewNode(c Config) *Node {
 	}
 	n.acts = newActs(c.Metrics)
 	c.Metrics.MustRegister(
-		yesOrNo("rollcall_ready", "1 while the node may serve, as /readyz says.", func() bool { return n.Service.Health().Ready && !n.Draining.Load() }),
-		yesOrNo("rollcall_quorum", "1 while the node is in touch with a leader that has a majority; in mode ap while it is ready.", func() bool { return n.Service.Health().Quorum }))
+		yesOrNo("rollcall_ready", "1 while /readyz answers 200.", func() bool { return n.Service.Health().Ready && !n.Draining.Load() }),
+		yesOrNo("rollcall_quorum", "1 while the node is connected to a leader with a majority; in mode ap while it is ready.", func() bool { return n.Service.Health().Quorum }))
 	return n
 }
 
@@ -142,16 +142,16 @@ type Cluster interface {
 // Limits bounds what requests, instances and connections may cost. A zero field means its default, if it has one.
 type Limits struct {
 	RegisterBytes  int64 `key:"limits.register-bytes" default:"262144" min:"1" help:"largest body of a registration, in bytes after decompression; 413 above it"`
-	IgnoredBytes   int64 `key:"limits.ignored-bytes" default:"65536" min:"1" help:"largest body of a call that has none by the protocol, in bytes; 413 above it"`
+	IgnoredBytes   int64 `key:"limits.ignored-bytes" default:"65536" min:"1" help:"largest body, in bytes, of a call that needs none; 413 above it"`
 	BatchBytes     int64 `key:"limits.batch-bytes" default:"8388608" min:"1" help:"largest replication batch, in bytes after decompression; 413 above it"`
-	InFlightBytes  int64 `key:"limits.in-flight-bytes" default:"268435456" min:"1" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body), and for answers of 64 KiB and more that are built as a whole (4 for each byte); one more is answered 503, an answer after 5s of waiting. Replication batches take half at most, and so do answers. Beside it, finished lists are kept for the next request, in a quarter as much"`
-	InstancesTotal int   `key:"limits.instances-total" default:"1000000" min:"1" help:"most instances of all applications; a new one above it is answered 507"`
-	InstancesInApp int   `key:"limits.instances-in-app" default:"10000" min:"1" help:"most instances of one application; a new one above it is answered 429"`
-	Watchers       int   `key:"limits.watchers" default:"10000" min:"1" help:"most watches of programs at a time, long polls included; a further one is answered 503. Pages of the dashboard have a tenth as many streams beside them"`
+	InFlightBytes  int64 `key:"limits.in-flight-bytes" default:"268435456" min:"1" help:"memory, in bytes, for request bodies in flight and what is decoded from them (8 for each byte of a body), and for responses of 64 KiB and more that are built as a whole (4 for each byte); a request beyond it gets 503, a response after waiting 5s. Replication batches use at most half of it, and so do responses. A quarter as much on top keeps finished lists for the next request"`
+	InstancesTotal int   `key:"limits.instances-total" default:"1000000" min:"1" help:"most instances of all applications; registering one more gets 507"`
+	InstancesInApp int   `key:"limits.instances-in-app" default:"10000" min:"1" help:"most instances of one application; registering one more gets 429"`
+	Watchers       int   `key:"limits.watchers" default:"10000" min:"1" help:"most watches at a time, long polls included; one more gets 503. Dashboard pages may have a tenth as many streams on top"`
 
 	// Limits of the listener, see NewConnections.
-	Connections int `key:"limits.connections" default:"10000" min:"1" help:"most HTTP connections at a time; a further one takes the place of the one idle for longest, of the address that holds most"`
-	PerAddress  int `key:"limits.connections-per-address" min:"0" help:"most HTTP connections of one address (of IPv6: /64), which a balancer or NAT is too; a further one takes the place of its longest idle one; 0: any number"`
+	Connections int `key:"limits.connections" default:"10000" min:"1" help:"most HTTP connections at a time; a new one beyond it replaces the longest-idle one of the address that holds most"`
+	PerAddress  int `key:"limits.connections-per-address" min:"0" help:"most HTTP connections of one address (IPv6: one /64), which may be a balancer or NAT; a new one beyond it replaces that address's longest-idle one; 0: no limit"`
 }
 
 // NewCounters registers counters by labels.

@@ -70,8 +70,8 @@ type control struct {
 func newControl(c AccessConfig, reg prometheus.Registerer) *control {
 	return &control{
 		AccessConfig: c,
-		denials:      NewCounters(reg, "rollcall_auth_denied_total", "Calls that were refused for want of permission, by principal, resource and verb.", "principal", "resource", "verb"),
-		wouldDeny:    NewCounters(reg, "rollcall_auth_would_deny_total", "Calls that were let pass, and that mode on, a later level or a later release refuses, by principal, resource and verb.", "principal", "resource", "verb"),
+		denials:      NewCounters(reg, "rollcall_auth_denied_total", "Calls refused for lack of permission, by principal, resource and verb.", "principal", "resource", "verb"),
+		wouldDeny:    NewCounters(reg, "rollcall_auth_would_deny_total", "Calls that were allowed but that mode on, a later level or a later release will refuse, by principal, resource and verb.", "principal", "resource", "verb"),
 	}
 }
 

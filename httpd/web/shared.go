@@ -47,12 +47,12 @@ type sharedDocument struct {
 
 func newSharedDocuments(metrics prometheus.Registerer) *sharedDocuments {
 	s := &sharedDocuments{built: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_shared_documents_built_total", Help: "Lists made or tried, each for all requests that ask for the same version of it.",
+		Name: "rollcall_http_shared_documents_built_total", Help: "Lists built, or attempted, each for all requests that ask for the same version.",
 	})}
 	// cannot fail: the size is valid
 	s.all, _ = simplelru.NewLRU(math.MaxInt, func(_, d any) { s.bytes -= d.(*sharedDocument).size })
 	metrics.MustRegister(s.built, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rollcall_http_shared_documents_bytes", Help: "Bytes of lists that are kept for the next request.",
+		Name: "rollcall_http_shared_documents_bytes", Help: "Bytes of lists kept for the next request.",
 	}, s.kept))
 	return s
 }

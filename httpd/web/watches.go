@@ -71,7 +71,7 @@ var defaultPace = Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow
 func newWatches(reg prometheus.Registerer) *Watches {
 	w := &Watches{Pace: defaultPace, held: make(map[*http.Request]time.Time)}
 	w.life, w.stop = context.WithCancel(context.Background())
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches of programs under way, long polls included; the streams of pages are not."},
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Open watches, long polls included, dashboard streams excluded."},
 		func() float64 { return float64(w.running.Load()) }))
 	return w
 }

@@ -40,7 +40,7 @@ type Panics struct {
 func NewPanics(log *slog.Logger, reg prometheus.Registerer) *Panics {
 	p := &Panics{log: log, logged: map[Kind]bool{}, counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_measuring_panics_total",
-		Help: "Panics in what only measures this node, by what it measures: a figure is lost or wrong, and nothing else; each is a defect.",
+		Help: "Panics in code that only measures this node, by what it measures: a figure is missing or wrong, nothing else; each is a defect.",
 	}, []string{"what"})}
 	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](reg.Register(p.counted)); ok {
 		p.counted = there.ExistingCollector.(*prometheus.CounterVec)

@@ -51,15 +51,15 @@ type PeerConfig struct {
 // Flow is how tasks go to a peer. Numbers and durations that are left at zero mean their defaults.
 type Flow struct {
 	// BatchSize: upstream's servers accept 250, and a Rollcall peer 8 MiB.
-	BatchSize       int           `key:"replication.batch-size" default:"250" min:"1" max:"1000" help:"most tasks of one batch"`
-	BatchDelay      time.Duration `key:"replication.batch-delay" default:"500ms" min:"1ms" help:"how long a task waits for others, from its first submission; a full batch goes at once (maxBatchingDelay)"`
+	BatchSize       int           `key:"replication.batch-size" default:"250" min:"1" max:"1000" help:"most tasks in one batch"`
+	BatchDelay      time.Duration `key:"replication.batch-delay" default:"500ms" min:"1ms" help:"how long a task waits for others after its first submission; a full batch is sent at once (maxBatchingDelay)"`
 	Queue           int           `key:"replication.queue" default:"10000" min:"1" help:"most pending tasks per peer (maxElementsInPeerReplicationPool)"`
-	Workers         int           `key:"replication.workers" default:"20" min:"1" max:"1000" help:"batches on their way at a time, per peer (maxThreadsForPeerReplication)"`
-	CongestionDelay time.Duration `key:"replication.congestion-delay" default:"1s" min:"1ms" help:"pause after a peer was busy or slow"`
-	NetworkDelay    time.Duration `key:"replication.network-delay" default:"100ms" min:"1ms" help:"pause after a peer could not be reached"`
-	MaxDelay        time.Duration `key:"replication.max-delay" default:"30s" min:"1ms" help:"bound of both pauses"`
-	Backoff         bool          `key:"replication.backoff" default:"true" help:"let both pauses grow, with a random part; false: always the same, as upstream"`
-	Expiry          time.Duration `key:"replication.expiry" default:"30s" min:"1s" help:"after which a cancel or status change is read anew instead of tried again (maxTimeForReplication)"`
+	Workers         int           `key:"replication.workers" default:"20" min:"1" max:"1000" help:"most batches in flight per peer (maxThreadsForPeerReplication)"`
+	CongestionDelay time.Duration `key:"replication.congestion-delay" default:"1s" min:"1ms" help:"delay after a peer was busy or slow"`
+	NetworkDelay    time.Duration `key:"replication.network-delay" default:"100ms" min:"1ms" help:"delay after a peer could not be reached"`
+	MaxDelay        time.Duration `key:"replication.max-delay" default:"30s" min:"1ms" help:"upper bound of both delays"`
+	Backoff         bool          `key:"replication.backoff" default:"true" help:"let both delays grow after repeated failures, with jitter; false: constant, as upstream"`
+	Expiry          time.Duration `key:"replication.expiry" default:"30s" min:"1s" help:"how long a cancel or status change is retried before the current state is sent instead (maxTimeForReplication)"`
 	ConnectTimeout  time.Duration `key:"replication.connect-timeout" default:"1s" min:"1ms" help:"time to reach a peer (peerNodeConnectTimeoutMs)"`
 	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's reply (peerNodeReadTimeoutMs)"`
 }

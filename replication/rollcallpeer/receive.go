@@ -39,8 +39,8 @@ type Receiver struct {
 func NewReceiver(side link.Side) *Receiver {
 	return &Receiver{
 		side: side, clockRecords: clockRecords{of: make(map[senderName]clockRecord)},
-		late:  messageCounter("late_messages_total", "Messages that came more than a minute after the newest of their sender."),
-		ahead: messageCounter("refused_clocks_total", "Messages that were refused because their sender's clock cannot be right."),
+		late:  messageCounter("late_messages_total", "Messages that arrived more than a minute after a newer one from the same sender."),
+		ahead: messageCounter("refused_clocks_total", "Messages refused because their sender's clock cannot be right."),
 	}
 }
 

@@ -238,7 +238,7 @@ func TestGaugesCountSessionsKeysLocksAndWatchers(t *testing.T) {
 # HELP rollcall_coordination_keys Keys in this node's state.
 # TYPE rollcall_coordination_keys gauge
 rollcall_coordination_keys 1
-# HELP rollcall_coordination_permits Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.
+# HELP rollcall_coordination_permits Locks and semaphores, by kind, and of each kind: how many there are, how many holders, how many waiters.
 # TYPE rollcall_coordination_permits gauge
 rollcall_coordination_permits{kind="lock",of="all"} 0
 rollcall_coordination_permits{kind="lock",of="holders"} 0
@@ -249,7 +249,7 @@ rollcall_coordination_permits{kind="semaphore",of="queue"} 0
 # HELP rollcall_coordination_sessions Sessions in this node's state.
 # TYPE rollcall_coordination_sessions gauge
 rollcall_coordination_sessions 1
-# HELP rollcall_coordination_watchers Reads of this node that wait for a change of a key, a session or a lock.
+# HELP rollcall_coordination_watchers Reads on this node that wait for a key, a session or a lock to change.
 # TYPE rollcall_coordination_watchers gauge
 rollcall_coordination_watchers 1
 `

@@ -38,11 +38,11 @@ func newMetrics(reg prometheus.Registerer, panics *measure.Panics) *metrics {
 	}
 	return &metrics{
 		commit:    commit.NewMetrics(reg),
-		elections: counter("leaderships_total", "Times that this node became the established leader."),
-		refused:   counter("entries_refused_total", "Entries from the leader that are not what their checksum says, each time that one came."),
-		damaged:   counter("entries_damaged_in_memory_total", "Entries that were not in memory what their checksum says, and were read from the disk instead."),
+		elections: counter("leaderships_total", "How often this node became the established leader."),
+		refused:   counter("entries_refused_total", "Entries from the leader that did not match their checksum, counted each time one arrived."),
+		damaged:   counter("entries_damaged_in_memory_total", "Entries whose copy in memory did not match its checksum, and that were read from disk instead."),
 		leads:     add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_store_leader", Help: "1 while this node is the established leader."}),
-		differ:    add.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_replicas_differ", Help: "1 for each node whose state is not that of a majority, or of any other node where no majority agrees, by the newest digests that were compared; only the leader shows it."}, []string{"node"}),
+		differ:    add.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_replicas_differ", Help: "1 for each node whose state differs from that of a majority (from any other node if no majority agrees), by the newest compared digests; reported by the leader only."}, []string{"node"}),
 		syncs:     store.SyncSeconds(reg),
 		changes:   store.NewChangeCounter(reg, panics),
 		eviction:  expiry.NewEvictorMetrics(reg),
@@ -53,10 +53,10 @@ func newMetrics(reg prometheus.Registerer, panics *measure.Panics) *metrics {
 
 var (
 	sessionsDesc = prometheus.NewDesc("rollcall_coordination_sessions", "Sessions in this node's state.", nil, nil)
-	bytesDesc    = prometheus.NewDesc("rollcall_coordination_bytes", "What keys, sessions, locks with their queues, records of deleted keys and remembered answers take in this node's state, about; limits.state-bytes bounds it, with the nodes of the catalog.", nil, nil)
+	bytesDesc    = prometheus.NewDesc("rollcall_coordination_bytes", "Approximate bytes of keys, sessions, locks with their queues, records of deleted keys and remembered results in this node's state; limits.state-bytes bounds them together with the nodes of the catalog.", nil, nil)
 	keysDesc     = prometheus.NewDesc("rollcall_coordination_keys", "Keys in this node's state.", nil, nil)
-	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.", []string{"kind", "of"}, nil)
-	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)
+	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind, and of each kind: how many there are, how many holders, how many waiters.", []string{"kind", "of"}, nil)
+	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads on this node that wait for a key, a session or a lock to change.", nil, nil)
 )
 
 // snapshotNow is the newest snapshot on this node's disk, or the zero value before the first.
@@ -90,13 +90,13 @@ func raftGauges(s *Raft) []prometheus.Collector {
 		}
 	}
 	return []prometheus.Collector{
-		gauge("raft_term", "Raft's term, as this node knows it; it rises with each election.", func() float64 { return float64(s.raft.CurrentTerm()) }),
+		gauge("raft_term", "Raft's term as this node knows it; rises with each election.", func() float64 { return float64(s.raft.CurrentTerm()) }),
 		store.AppliedGauge(s.machine.Index),
-		gauge("store_log_entries", "Entries of the log on this node's disk.", func() float64 { n, _ := s.logs.Size(); return float64(n) }),
-		gauge("store_log_bytes", "Bytes of the entries of the log on this node's disk.", func() float64 { _, n := s.logs.Size(); return float64(n) }),
+		gauge("store_log_entries", "Log entries on this node's disk.", func() float64 { n, _ := s.logs.Size(); return float64(n) }),
+		gauge("store_log_bytes", "Bytes of the log entries on this node's disk.", func() float64 { _, n := s.logs.Size(); return float64(n) }),
 		gauge("store_snapshot_bytes", "Size of the newest snapshot on this node's disk; 0: there is none.", saved(func(n snapshotNow) float64 { return float64(n.bytes) })),
-		gauge("store_snapshot_timestamp_seconds", "When it was made, in seconds since the epoch; 0: there is none.", saved(func(n snapshotNow) float64 { return float64(n.at.UnixMilli()) / 1000 })),
-		gauge("settings_differ", "1 while the settings of the cluster, which are those of the leader, are not those that this node was given.", s.settings.gauge),
+		gauge("store_snapshot_timestamp_seconds", "When the newest snapshot on this node's disk was made, in seconds since the epoch; 0: there is none.", saved(func(n snapshotNow) float64 { return float64(n.at.UnixMilli()) / 1000 })),
+		gauge("settings_differ", "1 while this node was given other settings than the cluster uses, which are the leader's.", s.settings.gauge),
 	}
 }
 

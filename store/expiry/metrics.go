@@ -54,10 +54,10 @@ func preservationDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	stateDesc     = preservationDesc("state", "1 for the state that self-preservation is in.", "state")
-	conditionDesc = preservationDesc("condition", "1 while the condition for self-preservation holds, whatever its state.")
+	stateDesc     = preservationDesc("state", "1 for the current state of self-preservation, 0 for the others.", "state")
+	conditionDesc = preservationDesc("condition", "1 while the condition for self-preservation holds, whether or not it is on.")
 	thresholdDesc = preservationDesc("threshold", "Share of fresh leases at or below which self-preservation comes on.")
-	leasesDesc    = preservationDesc("leases", "Leases, by what self-preservation makes of them: all, counted (old enough), fresh (counted and renewed lately), expired.", "kind")
+	leasesDesc    = preservationDesc("leases", "Leases as self-preservation counts them: all, counted (old enough), fresh (counted and renewed lately), expired.", "kind")
 	withheldDesc  = preservationDesc("withheld", "Expired leases whose eviction is withheld.")
 	clientsDesc   = preservationDesc("upstream_expected_clients", "Clients that upstream's formula expects to send renewals.")
 	requiredDesc  = preservationDesc("upstream_threshold", "Renewals per minute at or below which upstream's formula stops evictions.")
@@ -107,6 +107,6 @@ func number(b bool) float64 {
 func SuspendedGauge(suspended func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "rollcall", Subsystem: "store", Name: "expiry_suspended",
-		Help: "1 while no lease can end: no leader is known (in AP mode: the node is not ready), or it leads (is ready) for less than the shortest grace.",
+		Help: "1 while no lease can end: no leader is known (in mode ap: the node is not ready), or it has led (been ready) for less than the shortest grace.",
 	}, func() float64 { return number(suspended()) })
 }

@@ -25,7 +25,7 @@ func newLocalMetrics(s *Store) *localMetrics {
 	return &localMetrics{
 		operations: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operations_total", Help: "Operations that callers of this node asked for."}),
 		panics:     add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operation_panics_total", Help: "Operations that panicked and were refused; each is a defect."}),
-		written:    add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_written_changes_total", Help: "Leases and records of removals that were written to the disk."}),
+		written:    add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_written_changes_total", Help: "Leases and records of removals written to disk."}),
 		flushes:    store.SyncSeconds(s.cfg.Metrics),
 		eviction:   expiry.NewEvictorMetrics(s.cfg.Metrics),
 	}

@@ -111,9 +111,9 @@ func (d *Disk) Metrics() []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "rollcall", Subsystem: "disk", Name: name, Help: help}, value)
 	}
 	return []prometheus.Collector{
-		gauge("free_bytes", "Room that the disk of the data directory has left.", func() float64 { return float64(d.free.Load()) }),
-		gauge("size_bytes", "Size of that disk; 0 where the system does not say.", func() float64 { return float64(d.size.Load()) }),
-		gauge("full", "1 while that is less than data.min-free, and additions are refused.", func() float64 {
+		gauge("free_bytes", "Free bytes on the disk of the data directory.", func() float64 { return float64(d.free.Load()) }),
+		gauge("size_bytes", "Size of the disk of the data directory; 0 if the system does not report it.", func() float64 { return float64(d.size.Load()) }),
+		gauge("full", "1 while the disk has less than data.min-free left, so that additions are refused.", func() float64 {
 			if d.low.Load() {
 				return 1
 			}

@@ -19,10 +19,10 @@ import (
 
 // Quota bounds what is stored besides instances.
 type Quota struct {
-	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog may take; above it what adds gets 507, and all else goes on"`
-	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; a new one above it gets 507"`
-	Share      int   `key:"limits.principal-share" default:"50" min:"0" max:"100" help:"mode cp, with access control: percent of limits.sessions and of limits.state-bytes that one principal may have; what it adds beyond that gets 507, and all else goes on; 0: no share is less than all"`
-	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; a new one above it gets 507"`
+	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, roughly, for keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog; above it additions get 507, everything else works"`
+	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; creating one more gets 507"`
+	Share      int   `key:"limits.principal-share" default:"50" min:"0" max:"100" help:"mode cp with access control: percent of limits.sessions and limits.state-bytes that one principal may hold; additions beyond it get 507, everything else works; 0: no limit per principal"`
+	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; adding one more gets 507"`
 }
 
 // quota holds a node to the limits. It reads a copy of the state: concurrent operations may exceed them.
@@ -49,8 +49,8 @@ func newFigures(reg prometheus.Registerer) figures {
 		return c
 	}
 	return figures{
-		counters("rollcall_additions_refused_total", "What clients wanted to add and level 3 refuses, by reason: a name with characters that are not seen, or the share of a principal."),
-		counters("rollcall_additions_would_refuse_total", "What clients added and level 3, or auth.mode on, will refuse, by the same reasons."),
+		counters("rollcall_additions_refused_total", "Additions that level 3 refused, by reason: a name with invisible characters, or the principal's share."),
+		counters("rollcall_additions_would_refuse_total", "Additions that were accepted but that level 3, or auth.mode on, will refuse, by the same reasons."),
 	}
 }
 

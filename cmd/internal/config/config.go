@@ -38,18 +38,18 @@ import (
 // the flag and the environment variable, its default, its bounds and its help (see package setting). The table of
 // docs/reference/settings.md is generated from them.
 type Config struct {
-	Mode       string `key:"mode" default:"cp" words:"cp ap" help:"how operations are ordered: cp (by Raft, in a cluster) or ap (by each node for itself, as Eureka does)"`
-	Datacenter string `key:"datacenter" default:"dc1" help:"name of the datacenter that this node belongs to; unique among those that replicate to each other"`
+	Mode       string `key:"mode" default:"cp" words:"cp ap" help:"how operations are ordered: cp (by Raft, in a cluster) or ap (by each node on its own, as in Eureka)"`
+	Datacenter string `key:"datacenter" default:"dc1" help:"name of this node's datacenter; unique among those that replicate to each other"`
 	NodeName   string `key:"node.name" help:"the node's name, unique in its cluster and bound to its data directory; empty: the host name"`
 
-	NodeVoter bool   `key:"node.voter" default:"true" help:"mode cp: false: the node serves reads and takes writes, and does not vote; it joins a cluster, and founds none"`
-	NodeZone  string `key:"node.zone" help:"where the node stands, such as a rack or an availability zone; shown, and status warns when a majority of the voters shares one"`
+	NodeVoter bool   `key:"node.voter" default:"true" help:"mode cp: if false, the node serves reads and accepts writes but does not vote; it joins an existing cluster"`
+	NodeZone  string `key:"node.zone" help:"the node's location, such as a rack or an availability zone; status shows it, and warns if a majority of the voters shares one"`
 
 	HTTP         HTTPConfig
 	HTTPD        httpd.Config
-	ClusterPlain bool `key:"cluster.plain" help:"allow cluster.addr to be reached from other machines without TLS: every machine that reaches it can take part in the consensus"`
+	ClusterPlain bool `key:"cluster.plain" help:"let other machines reach cluster.addr without TLS: any machine that reaches it can take part in the consensus"`
 	Store        store.Config
-	MinFree      int64          `key:"data.min-free" default:"67108864" min:"0" help:"bytes that the disk of data.dir must have left; with less, the node (in mode cp all nodes, if it leads) answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
+	MinFree      int64          `key:"data.min-free" default:"67108864" min:"0" help:"bytes that must stay free on the disk of data.dir; with less, the node (in mode cp, if it leads, every node) answers 507 to additions and serves everything else; 0: no limit"`
 	Quota        capacity.Quota `reload:"yes"`
 	Checks       ChecksConfig
 	Backup       BackupConfig
@@ -58,13 +58,13 @@ type Config struct {
 	Replication  ReplicationConfig
 
 	// EurekaCompat restores upstream's behaviour, for comparison.
-	EurekaCompat bool `key:"eureka-compat.all" help:"turn on eureka-compat.doubled-lease, .eviction-timer, .expectation and .read-only-cache: leases end, and are kept, as a stock Eureka server does it"`
+	EurekaCompat bool `key:"eureka-compat.all" help:"turn on eureka-compat.doubled-lease, .eviction-timer, .expectation and .read-only-cache: leases end and are kept exactly as in a stock Eureka server"`
 
-	ShutdownDelay time.Duration `key:"shutdown-delay" default:"0s" min:"0s" reload:"yes" help:"how long a node that is told to end serves on, unready (/readyz is 503), so that balancers turn away before it takes no more connections"`
+	ShutdownDelay time.Duration `key:"shutdown-delay" default:"0s" min:"0s" reload:"yes" help:"how long a stopping node keeps serving while /readyz answers 503, so that balancers stop sending before it closes its listeners"`
 
-	PProfAddr string `key:"pprof.addr" help:"loopback address that serves /debug/pprof/; empty: none"`
-	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" reload:"yes" help:"what is logged, to standard error"`
-	LogFormat string `key:"log.format" default:"text" words:"text json" help:"how it is written"`
+	PProfAddr string `key:"pprof.addr" help:"loopback address that serves /debug/pprof/; empty: off"`
+	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" reload:"yes" help:"least severe level that is logged, to standard error"`
+	LogFormat string `key:"log.format" default:"text" words:"text json" help:"format of the log"`
 	GCPercent int    `key:"gc.percent" default:"200" min:"0" help:"heap growth in percent between collections; 0: leave it to GOGC"`
 }
 
@@ -72,18 +72,18 @@ type Config struct {
 type HTTPConfig struct {
 	Addr      string   `key:"http.addr" default:"127.0.0.1:8761" help:"address that serves the HTTP API"`
 	Advertise string   `key:"http.advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
-	Hosts     []string `key:"http.hosts" help:"names under which a listener on loopback is served, beside localhost, addresses and that of http.advertise; requests for another one get 421"`
+	Hosts     []string `key:"http.hosts" help:"host names that a loopback listener accepts, besides localhost, addresses and the name in http.advertise; requests for any other get 421"`
 	TLS       HTTPTLSConfig
-	Plain     bool `key:"http.plain" help:"allow http.addr to be reached from other machines without TLS, which a mesh or a proxy may add: its traffic can be read and changed on its way"`
+	Plain     bool `key:"http.plain" help:"let other machines reach http.addr without TLS, because a mesh or a proxy adds it; otherwise anybody on the path can read and change the traffic"`
 	// HeartbeatTakeover is explained in docs/adr/0007.
 	HeartbeatTakeover bool `key:"http.heartbeat-takeover" default:"true" help:"read connections that carry heartbeats without net/http: the same responses for less CPU"`
 }
 
 // HTTPTLSConfig names the files of the HTTP listener's TLS.
 type HTTPTLSConfig struct {
-	Cert     string `key:"http.tls.cert" path:"yes" help:"PEM file with the server's certificate chain; read again when it changes"`
-	Key      string `key:"http.tls.key" path:"yes" help:"PEM file with its key, of mode 0640 or narrower"`
-	ClientCA string `key:"http.tls.client-ca" path:"yes" help:"PEM file with the authorities of client certificates; if given, clients must present one; read again when it changes"`
+	Cert     string `key:"http.tls.cert" path:"yes" help:"PEM file with the server's certificate chain; reread when it changes"`
+	Key      string `key:"http.tls.key" path:"yes" help:"PEM file with its key; mode 0640 or stricter"`
+	ClientCA string `key:"http.tls.client-ca" path:"yes" help:"PEM file with the authorities of client certificates; if set, clients must present one; reread when it changes"`
 }
 
 // ChecksConfig is for the checks of services that are registered through Consul's API.
@@ -94,18 +94,18 @@ type ChecksConfig struct {
 
 // AuthConfig says who may do what (docs/run/permissions.md).
 type AuthConfig struct {
-	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what becomes of a call that its caller may not make: off (no caller is asked for a token), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
-	TokenInQuery bool   `key:"auth.token-in-query" help:"take tokens from the URL, as ?token=, which lands in logs"`
-	File         string `key:"auth.file" path:"yes" help:"YAML file of mode 0640 or narrower with roles and with tokens by their hashes: in mode ap the only ones, in mode cp beside those of the cluster; in force within 5 s of a change"`
+	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what happens to a call without permission: off (tokens are not checked), log-only (the call is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) wins if it is stricter"`
+	TokenInQuery bool   `key:"auth.token-in-query" help:"accept tokens in the URL (?token=), where they end up in logs"`
+	File         string `key:"auth.file" path:"yes" help:"YAML file (mode 0640 or stricter) with roles and hashed tokens: the only ones in mode ap, and in addition to the cluster's in mode cp; changes take effect within 5 s"`
 	// BootstrapTokenFile has the first operator's token.
-	BootstrapTokenFile string `key:"auth.bootstrap-token-file" path:"yes" help:"mode cp: file of mode 0640 or narrower with a token that rollcall auth hash made, which a cluster without an operator gets as its first one's"`
+	BootstrapTokenFile string `key:"auth.bootstrap-token-file" path:"yes" help:"mode cp: file (mode 0640 or stricter) with a token that rollcall auth hash made; a cluster that has no operator yet accepts it as the first operator's"`
 }
 
 // BackupConfig is for snapshots for people that are written on a schedule.
 type BackupConfig struct {
-	Dir      string        `key:"backup.dir" path:"yes" help:"directory in which the leader (mode ap: each node) writes snapshots on a schedule, for rollcall snapshot restore; better on another disk than data.dir; empty: none are written"`
-	Interval time.Duration `key:"backup.interval" default:"1h" min:"1s" help:"how often one is written"`
-	Keep     int           `key:"backup.keep" default:"24" min:"1" help:"how many of its own a node keeps there; the oldest go, and files of other names stay"`
+	Dir      string        `key:"backup.dir" path:"yes" help:"directory to which the leader (mode ap: each node) writes scheduled snapshots, for rollcall snapshot restore; preferably on another disk than data.dir; empty: no snapshots"`
+	Interval time.Duration `key:"backup.interval" default:"1h" min:"1s" help:"how often a snapshot is written"`
+	Keep     int           `key:"backup.keep" default:"24" min:"1" help:"how many of its own snapshots a node keeps there; it deletes the oldest, and no file with another name"`
 }
 
 // Default returns the settings' defaults.

@@ -21,16 +21,16 @@ import (
 
 // ReplicationConfig says which peers changes are sent to, and how.
 type ReplicationConfig struct {
-	Nodes       []string          `key:"replication.nodes" reload:"yes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
+	Nodes       []string          `key:"replication.nodes" reload:"yes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761; may include this one"`
 	Datacenters map[string]string `key:"replication.datacenters" reload:"yes" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
-	Eureka      map[string]string `key:"replication.eureka" reload:"yes" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
+	Eureka      map[string]string `key:"replication.eureka" reload:"yes" help:"Netflix Eureka servers: a name of your choice for each, with its service URL, such as http://user:password@10.0.0.9:8761/eureka"`
 
-	Rates    map[string]string `key:"replication.rates" reload:"yes" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
-	Timeouts map[string]string `key:"replication.timeouts" reload:"yes" help:"by peer: a replication.read-timeout of its own"`
+	Rates    map[string]string `key:"replication.rates" reload:"yes" help:"by peer: most tasks per second sent to it; not set: no limit"`
+	Timeouts map[string]string `key:"replication.timeouts" reload:"yes" help:"by peer: overrides replication.read-timeout"`
 	Single   []string          `key:"replication.single" reload:"yes" help:"Eureka servers that get one call per item instead of batches"`
 
 	// TokenFiles keeps passwords out of URLs, and so out of settings files and process lists.
-	TokenFiles map[string]string `key:"replication.token-files" path:"yes" reload:"yes" help:"by datacenter or Eureka server (this datacenter: its nodes, in mode ap): a file of mode 0640 or narrower with the token or password that calls there carry; read at each call"`
+	TokenFiles map[string]string `key:"replication.token-files" path:"yes" reload:"yes" help:"by datacenter or Eureka server (this datacenter: its nodes, in mode ap): file (mode 0640 or stricter) with the token or password for calls to it; read at each call"`
 
 	link.Flow `reload:"yes"`
 	replication.Repair

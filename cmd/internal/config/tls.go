@@ -10,9 +10,9 @@ import (
 
 // ReplicationTLSConfig says which peers with https URLs are trusted, and which certificate they are shown.
 type ReplicationTLSConfig struct {
-	CA   string `key:"replication.tls.ca" path:"yes" help:"PEM file with the authorities of the peers' certificates; empty: the system's; read again when it changes, as the other two"`
-	Cert string `key:"replication.tls.cert" path:"yes" help:"PEM file with the certificate that is shown to peers that ask for one"`
-	Key  string `key:"replication.tls.key" path:"yes" help:"PEM file with its key, of mode 0640 or narrower"`
+	CA   string `key:"replication.tls.ca" path:"yes" help:"PEM file with the authorities of the peers' certificates; empty: the system's; this file and the other two are reread when they change"`
+	Cert string `key:"replication.tls.cert" path:"yes" help:"PEM file with the certificate for peers that ask for one"`
+	Key  string `key:"replication.tls.key" path:"yes" help:"PEM file with its key; mode 0640 or stricter"`
 }
 
 // Open reads the files. It returns nil if none is configured.

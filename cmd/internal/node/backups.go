@@ -38,7 +38,7 @@ func (s setup) backups(of *snapshots) *backups {
 		return nil
 	}
 	b := &backups{BackupConfig: s.Backup, node: s.name, world: s.world, snapshots: of, log: s.log, lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "rollcall_backup_last_success_timestamp_seconds", Help: "When this node last wrote a snapshot by its schedule, in seconds since the epoch; 0: it never did.",
+		Name: "rollcall_backup_last_success_timestamp_seconds", Help: "When this node last wrote a scheduled snapshot, in seconds since the epoch; 0: never.",
 	})}
 	s.metrics.MustRegister(b.lastSuccess)
 	if own := b.own(); len(own) > 0 {

@@ -18,9 +18,9 @@ type bounds struct {
 }
 
 var (
-	refusedDesc     = prometheus.NewDesc("rollcall_bounds_refused_total", "What was refused because one operation would set too much in motion, by what is bounded; each node counts what it applies, also what it applies again after a start.", []string{"bound"}, nil)
-	wouldRefuseDesc = prometheus.NewDesc("rollcall_bounds_would_refuse_total", "What will be refused from level 2 of the formats on, and was accepted.", []string{"bound"}, nil)
-	followedDesc    = prometheus.NewDesc("rollcall_catalog_alias_checks_followed", "Most alias checks that one operation had follow since the node was started; above 1000 there are more on one service or node than new ones may come to.", nil, nil)
+	refusedDesc     = prometheus.NewDesc("rollcall_bounds_refused_total", "Operations refused because they would set too much in motion, by bound; each node counts what it applies, and counts it again when it applies it again after a start.", []string{"bound"}, nil)
+	wouldRefuseDesc = prometheus.NewDesc("rollcall_bounds_would_refuse_total", "Operations that were accepted but will be refused from level 2 of the formats on.", []string{"bound"}, nil)
+	followedDesc    = prometheus.NewDesc("rollcall_catalog_alias_checks_followed", "Most alias checks that one operation changed since the node was started; above 1000, one service or node has more of them than new ones may reach.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

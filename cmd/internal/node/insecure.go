@@ -15,7 +15,7 @@ type insecure struct {
 	mode func() access.Mode // returns the mode in force
 }
 
-var insecureDesc = prometheus.NewDesc("rollcall_insecure", "1 where the node does without a protection that it should have, because other machines reach it.", []string{"what"}, nil)
+var insecureDesc = prometheus.NewDesc("rollcall_insecure", "1 for each protection that the node lacks although other machines can reach it.", []string{"what"}, nil)
 
 // Describe implements prometheus.Collector.
 func (insecure) Describe(to chan<- *prometheus.Desc) { to <- insecureDesc }

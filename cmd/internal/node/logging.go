@@ -50,7 +50,7 @@ type LogQueue struct {
 func NewLogQueue(to io.Writer) *LogQueue {
 	return &LogQueue{to: to, Dropped: prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "rollcall", Subsystem: "log", Name: "dropped_total",
-		Help: "Lines of the log that were dropped, because standard error takes none.",
+		Help: "Log lines dropped because standard error was blocked.",
 	})}
 }
 

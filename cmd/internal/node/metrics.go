@@ -29,9 +29,9 @@ func buildInfo(version, mode string) []prometheus.Collector {
 }
 
 var (
-	limitDesc     = prometheus.NewDesc("rollcall_limit", "The limits that rollcall_limit_used is measured against, by the key of the setting.", []string{"name"}, nil)
-	usedDesc      = prometheus.NewDesc("rollcall_limit_used", "What is used of each; of limits.instances-in-app by the largest application.", []string{"name"}, nil)
-	principalDesc = prometheus.NewDesc("rollcall_limit_used_by_principal", "What a principal has of each, of the ten that have most, if it is more than half of the share of limits.principal-share.", []string{"name", "principal"}, nil)
+	limitDesc     = prometheus.NewDesc("rollcall_limit", "The limit for each rollcall_limit_used, by the key of the setting.", []string{"name"}, nil)
+	usedDesc      = prometheus.NewDesc("rollcall_limit_used", "How much of each limit is used; for limits.instances-in-app by the largest application.", []string{"name"}, nil)
+	principalDesc = prometheus.NewDesc("rollcall_limit_used_by_principal", "How much of each limit a principal uses: the ten largest users, if they use more than half of their limits.principal-share.", []string{"name", "principal"}, nil)
 )
 
 // limits shows the use of each limit on a quantity. Limits on the size of one thing have no share.
@@ -129,11 +129,11 @@ const (
 )
 
 var (
-	votersDesc     = prometheus.NewDesc("rollcall_cluster_voters", "Nodes that vote; only the leader shows it.", nil, nil)
-	healthyDesc    = prometheus.NewDesc("rollcall_cluster_voters_healthy", "Of these, those that respond and are not far behind; only the leader shows it.", nil, nil)
-	toleranceDesc  = prometheus.NewDesc("rollcall_cluster_failure_tolerance", "How many more voters may fail before nothing can be written; only the leader shows it.", nil, nil)
-	lagDesc        = prometheus.NewDesc("rollcall_store_follower_lag_entries", "Log entries that another node has not applied yet, or had not when it was last heard; only the leader shows it.", []string{"node"}, nil)
-	lagSecondsDesc = prometheus.NewDesc("rollcall_store_follower_lag_seconds", "Age of the oldest of them, to five seconds, an hour at most; only the leader shows it.", []string{"node"}, nil)
+	votersDesc     = prometheus.NewDesc("rollcall_cluster_voters", "Nodes that vote; reported by the leader only.", nil, nil)
+	healthyDesc    = prometheus.NewDesc("rollcall_cluster_voters_healthy", "Voters that respond and are not far behind; reported by the leader only.", nil, nil)
+	toleranceDesc  = prometheus.NewDesc("rollcall_cluster_failure_tolerance", "How many more voters may fail before writes stop; reported by the leader only.", nil, nil)
+	lagDesc        = prometheus.NewDesc("rollcall_store_follower_lag_entries", "Log entries that another node has not applied yet, or had not when last heard; reported by the leader only.", []string{"node"}, nil)
+	lagSecondsDesc = prometheus.NewDesc("rollcall_store_follower_lag_seconds", "Age of the oldest entry that another node has not applied, to within five seconds, at most an hour; reported by the leader only.", []string{"node"}, nil)
 )
 
 // run looks at the nodes at intervals while this node leads.

@@ -200,7 +200,7 @@ func TestMetricNamesTheProtectionsThatAreMissingNow(t *testing.T) {
 	c.HTTP.Addr, c.HTTP.Plain, c.Auth.Mode = "10.0.0.1:8761", true, "off"
 	mode := access.Off
 	i := insecure{c, func() access.Mode { return mode }}
-	const text = "# HELP rollcall_insecure 1 where the node does without a protection that it should have, because other machines reach it.\n# TYPE rollcall_insecure gauge\n" +
+	const text = "# HELP rollcall_insecure 1 for each protection that the node lacks although other machines can reach it.\n# TYPE rollcall_insecure gauge\n" +
 		"rollcall_insecure{what=\"auth-log-only\"} 0\nrollcall_insecure{what=\"auth-off\"} 1\nrollcall_insecure{what=\"cluster-plain\"} 0\nrollcall_insecure{what=\"http-plain\"} 1\n"
 	expect.OK(t, testutil.CollectAndCompare(i, strings.NewReader(text)))
 	mode = access.On // set by the cluster

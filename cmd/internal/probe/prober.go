@@ -133,12 +133,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		checks: add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_probe_checks", Help: "Checks that this node probes; 0 unless it leads."}),
 		runs: add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_probe_runs_total",
-			Help: "Probes that this node ran as leader, by kind (http, tcp, udp, grpc, h2ping) and what they found, before anything was counted."}, []string{"kind", "result"}),
+			Help: "Probes that this node ran as leader, by kind (http, tcp, udp, grpc, h2ping) and result, before success and failure thresholds."}, []string{"kind", "result"}),
 		beyond: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_probe_would_refuse_total",
-			Help: "Probes that this node ran as leader and will refuse from level 3 of the formats on: their token allows neither the address nor, of HTTP checks, the headers."}),
+			Help: "Probes that this node ran as leader but will refuse from level 3 of the formats on, because their token does not allow the address or, for HTTP checks, the headers."}),
 	}
 	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_probe_queue_age_seconds",
-		Help: "How long the check that has waited longest for a free place is overdue; near 0 unless many services hang."}, m.queueAge)
+		Help: "How long the longest-waiting check is overdue; near 0 unless many services hang."}, m.queueAge)
 	return m
 }
 

@@ -23,9 +23,9 @@ import (
 // or what the operator has named.
 type Rules struct {
 	AllowLoopback bool     `key:"checks.allow-loopback" default:"true" help:"checks may name loopback addresses of the leader's machine; default: whether http.addr is one. Link-local, multicast and metadata addresses are never probed"`
-	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
+	Targets       Targets  `key:"checks.targets" help:"what checks may address besides what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
 	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
-	Headers       []string `key:"checks.headers" default:"Accept,Content-Type,User-Agent" help:"headers that HTTP checks may send, where access control is on (from level 3 of the formats on; before, others are counted); *: all"`
+	Headers       []string `key:"checks.headers" default:"Accept,Content-Type,User-Agent" help:"headers that HTTP checks may send with access control on (enforced from level 3 of the formats; below it, other headers are only counted); *: all"`
 	// IsNode reports whether an address belongs to a node's machine; no check owns that. If it is nil, only loopback
 	// addresses do.
 	IsNode func(netip.Addr) bool

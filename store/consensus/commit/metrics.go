@@ -28,9 +28,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Operations: counter("operations_total", "Operations that callers of this node asked for."),
 		Forwarded:  counter("batches_forwarded_total", "Batches that this node sent to the leader."),
 		Resent:     counter("batches_resent_total", "Batches that were sent more than once."),
-		Unknown:    counter("unknown_outcomes_total", "Operations whose outcome could not be found out in time."),
-		Commit:     store.Duration(reg, "commit_seconds", "Time from proposing a log entry, as leader, until it was applied or given up."),
-		Forward:    store.Duration(reg, "forward_seconds", "Time that the leader took to reply to a batch of this node."),
+		Unknown:    counter("unknown_outcomes_total", "Operations whose outcome was still unknown when their time was up."),
+		Commit:     store.Duration(reg, "commit_seconds", "Time from proposing a log entry, as leader, until it was applied or abandoned."),
+		Forward:    store.Duration(reg, "forward_seconds", "Time the leader took to reply to a batch from this node."),
 		Batch:      add.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_store_batch_operations", Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13)}),
 	}
 }
