@@ -302,6 +302,7 @@ type drawn struct {
 	ended    map[string][]time.Time // when processes of a node were ended, or its disk was broken
 	slow     bool                   // a link was slow once, and the nodes may have measured that
 	apart    bool                   // a link is cut
+	parted   time.Time              // when the first link since the last heal was cut
 	healed   time.Time              // when the last cut link was healed
 	weak     bool                   // a link or a disk is slow, or a link cut in one direction
 	limbo    map[string]bool        // nodes that may or may not be members: they start again when they have left
@@ -343,15 +344,23 @@ func (d *drawn) mark(e Step) {
 	case "delay", "jitter", "lose":
 		d.slow, d.weak = true, true
 	case "cut", "isolate":
-		d.apart = true
+		d.part()
 	case "cutoneway": // a follower that hears its leader, but does not reach it, does not report that
-		d.weak, d.apart = true, true
+		d.weak = true
+		d.part()
 	case "slowdisk": // a leader with a slow disk accepts some of the writes
 		d.weak = true
 	case "heal":
 		d.weak, d.apart, d.healed = false, false, time.Now()
 	case "start":
 		d.away[e.Args[0]], d.present[e.Args[0]] = time.Now(), true
+	}
+}
+
+// part records that nodes do not reach each other until the next heal. d.mu must be held.
+func (d *drawn) part() {
+	if !d.apart {
+		d.apart, d.parted = true, time.Now()
 	}
 }
 
@@ -374,7 +383,7 @@ func (d *drawn) isWeak() bool {
 
 // hears reports whether a node has heard its leader for longer than it takes to put a change of permissions in force.
 func (d *drawn) hears(node string, asked time.Time) bool {
-	if d.isWeak() || !d.stayed(node, asked.Add(-ReadyWithin)) {
+	if d.isWeak() || !d.settled(node, asked) {
 		return false
 	}
 	d.mu.Lock()
@@ -396,11 +405,24 @@ func (d *drawn) stayed(node string, since time.Time) bool {
 	return !ever || d.present[node] && last.Before(since)
 }
 
+// settled reports whether a node has been expected to be ready ever since it could have become so: since its start or,
+// if it started while links were cut, since they were healed.
+func (d *drawn) settled(node string, at time.Time) bool {
+	since := at.Add(-ReadyWithin)
+	if !d.stayed(node, since) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := d.away[node]
+	return last.Before(d.parted) || last.After(d.healed) || d.healed.Before(since)
+}
+
 // drawSteady draws a node with draw, and prefers one that has been expected to respond for long: only such a node can
 // be judged.
 func (d *drawn) drawSteady(draw func() string) string {
 	for range 2 * d.w.cluster.Nodes {
-		if node := draw(); d.stayed(node, time.Now().Add(-ReadyWithin)) {
+		if node := draw(); d.settled(node, time.Now()) {
 			return node
 		}
 	}
