@@ -109,17 +109,22 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	if m.storedNewer() {
 		res.Outcome = Older
 	}
-	if said, decided := m.contested(); old.Local() && (said || decided) {
+	if said, decided := m.contested(r.level); old.Local() && (said || decided) {
 		res.Index = r.insist(r.handles.byHandle(old.Handle), said, decided)
 	}
 	return res
 }
 
-// contested reports which halves of an encounter between the owner's datacenter and another one have equal versions
-// but differ.
-func (m encounter) contested() (said, decided bool) {
-	if m.first != preferStored || m.op.Life != m.stored.Life {
+// contested reports which halves of an encounter have equal versions but differ, so that neither side would adopt the
+// other's copy: between the owner's datacenter and another one, and where a service's checks decide on its status, but
+// the other side has a greater one.
+func (m encounter) contested(level byte) (said, decided bool) {
+	if m.op.Life != m.stored.Life {
 		return false, false
+	}
+	if m.first != preferStored {
+		equal := m.client == 0 && m.operator == 0
+		return level >= Level3 && equal && m.stored.Service != nil && m.op.Instance.Status > m.stored.reported(), false
 	}
 	said = m.client < 0 && m.op.Instance.LastDirty == m.stored.Instance.LastDirty
 	decided = m.operator < 0 && m.op.Edit == m.stored.Edit || m.status < 0 && m.client == 0 && m.operator == 0
