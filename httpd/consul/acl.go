@@ -81,7 +81,7 @@ func (c call) bootstrap() (any, error) {
 	case result.Refusal != "" && c.AccessTable().Bootstrapped:
 		return nil, &web.Refusal{Status: http.StatusForbidden, Text: fmt.Sprintf("Permission denied: ACL bootstrap no longer allowed (reset index: %d)", c.AccessTable().Revision)}
 	case result.Refusal != "":
-		return nil, consulError(result.Refusal)
+		return nil, rejected("%s", result.Refusal)
 	}
 	k.Created = c.World.Now().UnixMilli()
 	c.W.Header().Set("Cache-Control", "no-store")

@@ -87,7 +87,7 @@ func checkAgent(name string) error {
 	default:
 		return nil
 	}
-	return web.BadRequest(fmt.Sprintf("Invalid agent name %q in the path: %s", name, why))
+	return malformed("Invalid agent name %q in the path: %s", name, why)
 }
 
 // agent returns the agent that the call is for.
@@ -150,13 +150,9 @@ func (a agent) registering(op registry.RegisterCatalog) registry.RegisterCatalog
 
 // asNode returns the agent's node when nothing is registered on it: whoever asks an agent finds it in the catalog.
 func (a agent) asNode() *catalog.Node {
-	return &catalog.Node{Name: a.node, Address: a.address, Checks: []*catalog.Check{a.alive()}, CreateIndex: 1, ModifyIndex: 1}
-}
-
-func (a agent) alive() *catalog.Check {
 	alive := catalog.AgentAlive
 	alive.Node, alive.CreateIndex, alive.ModifyIndex = a.node, 1, 1
-	return &alive
+	return &catalog.Node{Name: a.node, Address: a.address, Checks: []*catalog.Check{&alive}, CreateIndex: 1, ModifyIndex: 1}
 }
 
 // otherNodes yields the registry's names of all nodes except that of the call's agent, the logical one first.
@@ -252,6 +248,6 @@ func severalAgents(what, one, other string, all int) error {
 	if all > 2 {
 		more = fmt.Sprintf(", and %d more", all-2)
 	}
-	return conflict(fmt.Sprintf("%s is that of agent %q and of agent %q%s; name the one that is meant in front of the path: %s/v1/...",
-		what, ShownNode(one), ShownNode(other), more, pathOf(one)))
+	return conflict("%s is that of agent %q and of agent %q%s; name the one that is meant in front of the path: %s/v1/...",
+		what, ShownNode(one), ShownNode(other), more, pathOf(one))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -16,7 +15,7 @@ import (
 
 // APIVersion is the version of Consul that clients are told, and whose API they may expect here. Clients use it to
 // decide what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and consul-esm does not
-// start without a version that it can compare. Rollcall's own version is shown beside it (Self.Stats).
+// start without a version that it can compare. Rollcall's own version is shown beside it (self.Stats).
 const APIVersion = "1.22.0"
 
 // buildInfo is the response of agent/version.
@@ -27,9 +26,6 @@ type buildInfo struct {
 	FIPS         string
 	Rollcall     string // the version of our own program
 }
-
-// Build returns what clients are told about the program.
-func (h Home) Build() buildInfo { return buildInfo{HumanVersion: APIVersion, Rollcall: h.Version} }
 
 // self is the response of agent/self. Every top-level member is an object, because the official client decodes a map
 // of maps.
@@ -78,8 +74,8 @@ const (
 	memberFailed = 4
 )
 
-// Member returns a server as a member, with the versions of the protocols that Consul's servers speak.
-func (h Home) Member(name, host string, port int, alive bool) member {
+// member returns a server as a member, with the versions of the protocols that Consul's servers speak.
+func (h place) member(name, host string, port int, alive bool) member {
 	m := member{
 		Name: name, Addr: host, Port: port, Status: memberFailed,
 		Tags: map[string]string{
@@ -94,33 +90,8 @@ func (h Home) Member(name, host string, port int, alive bool) member {
 	return m
 }
 
-// Self returns what a node's agent says about itself; member is the server that answers, leader the leader's address.
-func (h Home) Self(agent Node, member member, leader string) self {
-	return self{
-		Config: selfConfig{
-			Datacenter: h.Datacenter, PrimaryDatacenter: h.Datacenter, NodeName: agent.Node, NodeID: agent.ID, Server: true, Version: APIVersion,
-		},
-		Member: member,
-		Stats: map[string]map[string]string{
-			"build":    {"version": APIVersion},
-			"consul":   {"server": "true", "known_datacenters": "1", "leader_addr": leader},
-			"rollcall": {"version": h.Version},
-		},
-		Meta: agent.Meta,
-	}
-}
-
-// WithHash returns the service with the hash of its content, which a client names to wait for a change.
-func (s agentService) WithHash() agentService {
-	s.ContentHash = ""
-	text, _ := json.Marshal(s) // cannot fail: texts, numbers and JSON always encode
-	sum := sha256.Sum256(text)
-	s.ContentHash = fmt.Sprintf("%x", sum[:8])
-	return s
-}
-
-// Home is what responses say about the logical node.
-type Home struct {
+// place is what responses say about the logical node.
+type place struct {
 	Datacenter string
 	Version    string // of our own program
 	Epoch      string // the cluster's id
@@ -128,8 +99,8 @@ type Home struct {
 	Port       int    // of the service "consul": where its servers reach each other
 }
 
-// NodeID returns the logical node's UUID. All servers of a cluster derive the same one.
-func (h Home) NodeID() string { return uuidOf("node " + h.Epoch) }
+// nodeID returns the logical node's UUID. All servers of a cluster derive the same one.
+func (h place) nodeID() string { return uuidOf("node " + h.Epoch) }
 
 // uuidOf derives a UUID (RFC 9562, version 8) from a text.
 func uuidOf(text string) string {
@@ -139,8 +110,8 @@ func uuidOf(text string) string {
 	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
 }
 
-// Node is a node in responses.
-type Node struct {
+// listedNode is a node in responses.
+type listedNode struct {
 	ID              string
 	Node            string
 	Address         string
@@ -154,30 +125,25 @@ type Node struct {
 	Partition, PeerName string `json:"-"`
 }
 
-// Node returns a node as responses show it; nil stands for the logical one.
-func (h Home) Node(n *catalog.Node) Node {
+// node returns a node as responses show it; nil stands for the logical one.
+func (h place) node(n *catalog.Node) listedNode {
 	if n == nil || n.Name == "" {
 		return h.logical(n)
 	}
-	shown := Node{
+	shown := listedNode{
 		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.Datacenter,
 		TaggedAddresses: registry.MapOf(n.Tagged), Meta: registry.MapOf(n.Meta), CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 	}
-	if n.Alive() {
-		h.complete(&shown)
+	if n.Alive() { // where no registrar said otherwise, it has what Consul's agents say about their node
+		if shown.ID == "" {
+			shown.ID = uuidOf("agent " + h.Epoch + " " + n.Name)
+		}
+		if len(shown.TaggedAddresses) == 0 {
+			shown.TaggedAddresses = taggedAddresses(n.Address)
+		}
+		shown.Meta = agentMeta(shown.Meta)
 	}
 	return shown
-}
-
-// complete adds what Consul's agents say about their node, where no registrar said otherwise.
-func (h Home) complete(n *Node) {
-	if n.ID == "" {
-		n.ID = uuidOf("agent " + h.Epoch + " " + n.Node)
-	}
-	if len(n.TaggedAddresses) == 0 {
-		n.TaggedAddresses = taggedAddresses(n.Address)
-	}
-	n.Meta = agentMeta(n.Meta)
 }
 
 // taggedAddresses returns the tagged addresses that Consul's agents give their node.
@@ -190,9 +156,9 @@ func taggedAddresses(address string) map[string]string {
 }
 
 // logical returns the logical node with the metadata and checks that n, which may be nil, stores.
-func (h Home) logical(n *catalog.Node) Node {
-	shown := Node{
-		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
+func (h place) logical(n *catalog.Node) listedNode {
+	shown := listedNode{
+		ID: h.nodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
 		Meta: bareMeta, CreateIndex: 1, ModifyIndex: 1,
 	}
 	if n != nil {

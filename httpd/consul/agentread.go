@@ -2,6 +2,9 @@ package consul
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,34 +16,48 @@ import (
 
 // agentSelf is GET /v1/agent/self. It needs no other node: clients poll it before there is a leader.
 func (c call) agentSelf() (any, error) {
-	home, node := c.home(c.Epoch()), (*catalog.Node)(nil)
+	home, stored := c.home(c.Epoch()), (*catalog.Node)(nil)
 	if a := c.agent(); !a.isLogical() {
-		node = a.asNode()
+		stored = a.asNode()
 		if v := web.StaleView(c.Service); v != nil {
 			if n, known := v.Node(a.node); known {
-				node = n
+				stored = n
 			}
 		}
 	}
 	ctx, cancel := context.WithCancel(c.R.Context())
 	cancel() // this node's own knowledge is enough
 	leader, _ := c.config.Coordination.RaftAddresses()
-	return home.Self(home.Node(node), c.ownMember(ctx, home), leader), nil
+	agent := home.node(stored)
+	return self{
+		Config: selfConfig{
+			Datacenter: home.Datacenter, PrimaryDatacenter: home.Datacenter, NodeName: agent.Node, NodeID: agent.ID, Server: true, Version: APIVersion,
+		},
+		Member: c.ownMember(ctx, home),
+		Stats: map[string]map[string]string{
+			"build":    {"version": APIVersion},
+			"consul":   {"server": "true", "known_datacenters": "1", "leader_addr": leader},
+			"rollcall": {"version": home.Version},
+		},
+		Meta: agent.Meta,
+	}, nil
 }
 
 // ownMember returns this server as a member.
-func (e *endpoints) ownMember(ctx context.Context, home Home) member {
+func (e *endpoints) ownMember(ctx context.Context, home place) member {
 	for _, n := range e.Cluster.Status(ctx).Nodes {
 		if n.ID == e.Name {
 			host, port := splitAddress(n.Cluster)
-			return home.Member(n.ID, host, port, true)
+			return home.member(n.ID, host, port, true)
 		}
 	}
-	return home.Member(e.Name, home.Address, home.Port, true)
+	return home.member(e.Name, home.Address, home.Port, true)
 }
 
 // agentVersion is GET /v1/agent/version.
-func (c call) agentVersion() (any, error) { return c.home("").Build(), nil }
+func (c call) agentVersion() (any, error) {
+	return buildInfo{HumanVersion: APIVersion, Rollcall: c.Version}, nil
+}
 
 // agentMembers is GET /v1/agent/members: the servers of the cluster. With wan, which asks for those of all
 // datacenters, it returns the same ones with their longer names.
@@ -54,7 +71,7 @@ func (c call) agentMembers() (any, error) {
 	members := []member{}
 	for _, n := range c.Cluster.Status(c.R.Context()).Nodes {
 		host, port := splitAddress(n.Cluster)
-		members = append(members, home.Member(n.ID, host, port, n.Answers()))
+		members = append(members, home.member(n.ID, host, port, n.Answers()))
 	}
 	if len(members) == 0 {
 		members = append(members, c.ownMember(c.R.Context(), home))
@@ -78,8 +95,8 @@ func (c call) agentServices() (any, error) {
 	}
 	services, taken := map[string]agentService{}, map[string]bool{}
 	for _, s := range cat.all(cat.self.node, false) {
-		if on := s.OnNode(); !taken[s.ID] && filter.wants(&on) {
-			services[s.ID] = cat.home.Agent(s)
+		if on := s.onNode(); !taken[s.ID] && filter.wants(&on) {
+			services[s.ID] = cat.home.agentService(s)
 		}
 		taken[s.ID] = true
 	}
@@ -94,48 +111,47 @@ const (
 
 // agentService is GET /v1/agent/service/{id}. With the hash of the content it waits for a change.
 func (c call) agentService() (any, error) {
-	id, hash := c.Rest(), c.Text("hash")
+	id, known := c.Rest(), c.Text("hash")
 	q := c.consulQuery()
 	q.After = 0
-	if hash != "" {
+	if known != "" {
 		q.After = sameContent
 	}
 	node := registry.Topic{Kind: registry.NodeTopic, Name: c.agent().node}
 	return c.readConsul(q, false, c.catalogSource(node, func(v *registry.View) web.Found {
-		return c.shownCatalog(v, nil).withHash(c, id, hash)
-	}))
-}
-
-// withHash returns a service of the agent with the hash of its content; known is the hash that the client has.
-func (c *shownCatalog) withHash(by call, id, known string) web.Found {
-	l, _ := c.ServiceOn(c.self.node, id)
-	if l == nil || l.Quarantine != nil {
-		return web.Found{Index: otherContent, Document: func() (any, error) {
-			return nil, &web.Refusal{Status: http.StatusNotFound, Text: "unknown service ID: " + id}
+		cat := c.shownCatalog(v, nil)
+		l, _ := cat.ServiceOn(cat.self.node, id)
+		if l == nil || l.Quarantine != nil {
+			return web.Found{Index: otherContent, Document: func() (any, error) {
+				return nil, &web.Refusal{Status: http.StatusNotFound, Text: "unknown service ID: " + id}
+			}}
+		}
+		s := cat.home.agentService(cat.service(l))
+		text, _ := json.Marshal(s) // cannot fail: texts, numbers and JSON always encode
+		sum := sha256.Sum256(text)
+		s.ContentHash = fmt.Sprintf("%x", sum[:8])
+		f := web.Found{Index: otherContent, Document: func() (any, error) {
+			c.W.Header().Set("X-Consul-ContentHash", s.ContentHash)
+			return s, nil
 		}}
-	}
-	s := c.home.Agent(c.service(l)).WithHash()
-	f := web.Found{Index: otherContent, Document: func() (any, error) {
-		by.W.Header().Set("X-Consul-ContentHash", s.ContentHash)
-		return s, nil
-	}}
-	if s.ContentHash == known {
-		f.Index = sameContent
-	}
-	return f
+		if s.ContentHash == known {
+			f.Index = sameContent
+		}
+		return f
+	}))
 }
 
 // agentChecks is GET /v1/agent/checks: the agent's checks by id, without the one that every agent has.
 func (c call) agentChecks() (any, error) {
-	filter := filterOf[Check](c)
+	filter := filterOf[listedCheck](c)
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	checks := map[string]Check{}
+	checks := map[string]listedCheck{}
 	for _, check := range cat.checksOn(cat.self.node) {
 		if _, taken := checks[check.CheckID]; !taken && check.CheckID != catalog.SerfHealth {
-			checks[check.CheckID] = check.Agent()
+			checks[check.CheckID] = check.withoutIndexes()
 		}
 	}
 	filter.ofMap(checks)
@@ -174,11 +190,11 @@ func (c call) agentHealthByName() (any, error) {
 	}
 	worst, all := StatusWord(catalog.Passing), []agentHealth{}
 	for _, s := range cat.services(name) {
-		if s.Node != cat.self.node || s.ID == cat.home.Itself().ID {
+		if s.Node != cat.self.node || s.ID == cat.home.itself().ID {
 			continue
 		}
 		health := cat.health(s)
-		if all = append(all, health); Worse(health.AggregatedStatus, worst) {
+		if all = append(all, health); worse(health.AggregatedStatus, worst) {
 			worst = health.AggregatedStatus
 		}
 	}
@@ -189,15 +205,15 @@ func (c call) agentHealthByName() (any, error) {
 }
 
 // health returns a service of the agent with its checks and those registered on its node.
-func (c *shownCatalog) health(s Service) agentHealth {
+func (c *shownCatalog) health(s listedService) agentHealth {
 	node, _ := c.Node(c.self.node)
 	checks := append(c.seen(nodeChecks(false, node), ""), s.Checks...)
-	checks = slices.DeleteFunc(checks, func(c Check) bool { return c.CheckID == catalog.SerfHealth })
+	checks = slices.DeleteFunc(checks, func(c listedCheck) bool { return c.CheckID == catalog.SerfHealth })
 	for i := range checks {
-		checks[i] = checks[i].Agent()
+		checks[i] = checks[i].withoutIndexes()
 	}
-	shown := c.home.Agent(s)
-	return agentHealth{AggregatedStatus: Aggregate(checks), Service: &shown, Checks: checks}
+	shown := c.home.agentService(s)
+	return agentHealth{AggregatedStatus: aggregate(checks), Service: &shown, Checks: checks}
 }
 
 // respondHealth sends a reason with a document, or alone where plain text is asked for.

@@ -12,12 +12,12 @@ import (
 
 // registerCheck is PUT /v1/agent/check/register.
 func (c call) registerCheck() (any, error) {
-	op := web.Decode(c.Call, c.Limits().RegisterBytes, DecodeCheck)
+	op := web.Decode(c.Call, c.Limits().RegisterBytes, decodeCheck)
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	c.reapByDefault(op.Checks)
-	op, err := c.onSpelledNode(c.R.Context(), c.agent().registering(op))
+	op, err := c.onSpelledNode(c.agent().registering(op))
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func beatCheck(status catalog.CheckStatus) endpoint {
 func (c call) updateCheck() (any, error) {
 	var output string
 	status := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (status catalog.CheckStatus, err error) {
-		status, output, err = DecodeStatus(body)
+		status, output, err = decodeStatus(body)
 		return status, err
 	})
 	return c.setCheck(status, output)
@@ -78,10 +78,10 @@ func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 		return nil, err
 	}
 	op := registry.SetCheck{Node: own, Check: id, Status: status, Output: output, TTL: true}
-	result, err := c.applyCatalog(c.R.Context(), op)
+	result, err := c.applyCatalog(op)
 	if err == nil && result.Outcome == registry.NotFound && own != "" {
 		op.Node = ""
-		result, err = c.applyCatalog(c.R.Context(), op)
+		result, err = c.applyCatalog(op)
 	}
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 
 // noCheck returns the error for a check that was not registered, although it may be shown.
 func (c call) noCheck(id string) error {
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (c call) unknownCheck(v *registry.View, id string) error {
 }
 
 // ofService returns the checks of a service of the agent.
-func (c *shownCatalog) ofService(id string) []Check {
+func (c *shownCatalog) ofService(id string) []listedCheck {
 	if l, _ := c.ServiceOn(c.self.node, id); l != nil {
 		return c.service(l).Checks
 	}
@@ -131,7 +131,7 @@ func (c *shownCatalog) ofService(id string) []Check {
 }
 
 func noTTL(id string) error {
-	return consulError(fmt.Sprintf("CheckID %q does not have associated TTL", id))
+	return rejected("CheckID %q does not have associated TTL", id)
 }
 
 func unknownCheckID(id string) *web.Refusal {
@@ -154,7 +154,7 @@ func (c call) deregisterCheck() (any, error) {
 	if err != nil || found {
 		return web.Sent, err
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (c call) deregisterCheck() (any, error) {
 
 // removed reports whether there was something to remove.
 func (c call) removed(op registry.DeregisterCatalog) (found bool, err error) {
-	result, err := c.applyCatalog(c.R.Context(), op)
+	result, err := c.applyCatalog(op)
 	return result.Outcome != registry.NotFound, err
 }
 
@@ -181,14 +181,14 @@ func (c call) removed(op registry.DeregisterCatalog) (found bool, err error) {
 func (c call) registerService() (any, error) {
 	replace, a := c.Present("replace-existing-checks"), c.agent()
 	op := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
-		return DecodeService(body, a.node, a.address)
+		return decodeService(body, a.node, a.address)
 	})
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	op.ReplaceChecks = replace
 	c.reapByDefault(op.Checks)
-	op, err := c.onSpelledNode(c.R.Context(), a.registering(op))
+	op, err := c.onSpelledNode(a.registering(op))
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (c call) deregisterByAgent() (any, error) {
 	if err != nil || found {
 		return web.Sent, err
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (c call) serviceMaintenance() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return nil, err
 	}
@@ -275,16 +275,16 @@ func (c call) nodeMaintenance() (any, error) {
 	case enable && a.isLogical():
 		return nil, errNodeMaintenance
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return nil, err
 	}
 	return web.Sent, c.maintain(v, c.agent(), maintenance("", by.Reason), enable, nil)
 }
 
-var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q has the services of all hosts, and its maintenance would take every one of them out of use; "+
+var errNodeMaintenance = malformed("node %q has the services of all hosts, and its maintenance would take every one of them out of use; "+
 	"name a host's agent in front of the path, %sNAME/v1/agent/maintenance?enable=true, or use the maintenance of single services: "+
-	"PUT /v1/agent/service/maintenance/{id}?enable=true", NodeName, agentPath))
+	"PUT /v1/agent/service/maintenance/{id}?enable=true", NodeName, agentPath)
 
 // maintain registers a maintenance check on an agent unless it exists, or removes it. unknown is the error if its
 // service is gone.
@@ -320,7 +320,7 @@ func (c call) overrideByAgent(v *registry.View, l *registry.Lease, enable bool, 
 		}
 		op = end
 	}
-	result, err := c.applyCatalog(c.R.Context(), op)
+	result, err := c.applyCatalog(op)
 	if err == nil && result.Outcome == registry.NotFound {
 		return unknownServiceID(l.Instance.ID())
 	}

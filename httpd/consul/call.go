@@ -2,8 +2,6 @@ package consul
 
 import (
 	"cmp"
-	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -57,51 +55,35 @@ var tenancies = []struct{ param, header, plural string }{
 	{"partition", "X-Consul-Partition", "Partitions"},
 }
 
-// inOneNamespace refuses requests for any but the default namespace and partition: ignoring the parameter would merge
-// tenants, whose writes would overwrite each other.
-func inOneNamespace(e endpoint) endpoint {
-	return func(c call) (any, error) {
-		for _, t := range tenancies {
-			if name := c.R.Header.Get(t.header); !isDefault(name) {
-				return nil, web.BadRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
-			}
-			if name := c.Text(t.param); !isDefault(name) {
-				c.Refuse("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural)
-			}
-			if c.Err != nil {
-				return nil, c.Err
-			}
+// checkTenancy refuses requests for any but the default namespace and partition: ignoring the parameter would merge
+// tenants, whose writes would overwrite each other. It also refuses those for another datacenter than this one, except
+// those of agents: an agent answers for itself, and ignores dc.
+func (c call) checkTenancy(ofAgent bool) error {
+	for _, t := range tenancies {
+		if name := c.R.Header.Get(t.header); !isDefault(name) {
+			return malformed("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural)
 		}
-		return e(c)
-	}
-}
-
-// inDatacenter refuses requests for another datacenter than this one.
-func inDatacenter(e endpoint) endpoint {
-	return func(c call) (any, error) {
-		dc := c.Text("dc")
-		if c.Err == nil {
-			c.Err = c.checkDatacenter(dc)
+		if name := c.Text(t.param); !isDefault(name) {
+			c.Refuse("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural)
 		}
 		if c.Err != nil {
-			return nil, c.Err
+			return c.Err
 		}
-		return e(c)
 	}
+	if ofAgent {
+		return nil
+	}
+	dc := c.Text("dc")
+	return cmp.Or(c.Err, c.checkDatacenter(dc))
 }
 
 // datacenter returns this datacenter's name in Consul's API, where it cannot be empty.
 func (e *endpoints) datacenter() string { return cmp.Or(e.Datacenter, "dc1") }
 
-// consulError returns the error for a request that was understood but cannot be done.
-func consulError(text string) error {
-	return &web.Refusal{Status: http.StatusInternalServerError, Text: text}
-}
-
 // checkDatacenter refuses a body that names another datacenter than this one.
 func (e *endpoints) checkDatacenter(name string) error {
 	if name != "" && name != e.datacenter() {
-		return consulError("No path to datacenter")
+		return rejected("No path to datacenter")
 	}
 	return nil
 }

@@ -18,9 +18,9 @@ import (
 
 // home returns what responses say about the logical node. Its address is the first voter's node-to-node address
 // without the port: every server knows it, and it does not change with the leader.
-func (e *endpoints) home(epoch string) Home {
+func (e *endpoints) home(epoch string) place {
 	_, all := e.config.Coordination.RaftAddresses()
-	home := Home{Datacenter: e.datacenter(), Version: e.Version, Epoch: epoch, Address: "127.0.0.1"}
+	home := place{Datacenter: e.datacenter(), Version: e.Version, Epoch: epoch, Address: "127.0.0.1"}
 	if len(all) > 0 {
 		home.Address, home.Port = splitAddress(all[0])
 	}
@@ -50,34 +50,34 @@ type shownCatalog struct {
 
 // seen returns checks of a service, or of a node (app ""), as the caller may see them: aliases may follow checks of
 // any application.
-func (c *shownCatalog) seen(checks []Check, app string) []Check {
+func (c *shownCatalog) seen(checks []listedCheck, app string) []listedCheck {
 	whole, all := c.answers(app), c.answers(web.Everything)
 	if whole && all {
 		return checks
 	}
 	checks = slices.Clone(checks)
 	for i, check := range checks {
-		if !whole || check.Follows() && !all {
-			checks[i] = check.Public()
+		if !whole || check.follows && !all {
+			checks[i] = check.public()
 		}
 	}
 	return checks
 }
 
 // serviceOf returns a lease as a service of a name, with its checks as the caller may see them.
-func (c *shownCatalog) serviceOf(l *registry.Lease, name string) Service {
-	s := ServiceOf(l, name)
+func (c *shownCatalog) serviceOf(l *registry.Lease, name string) listedService {
+	s := serviceOf(l, name)
 	s.Checks = c.seen(s.Checks, l.Key().App)
 	return s
 }
 
 // checksOfNode returns a node's own checks as the caller may see them.
-func (c *shownCatalog) checksOfNode(name string) []Check { return c.seen(c.on(name).checks, "") }
+func (c *shownCatalog) checksOfNode(name string) []listedCheck { return c.seen(c.on(name).checks, "") }
 
 // nodeForms caches nodes as responses show them. A list of services repeats the node of each, and nodes change seldom:
 // so a form is made once for all reads, until a node or a check of one changes.
 type nodeForms struct {
-	home  Home
+	home  place
 	index registry.Index // of the last such change
 	mu    sync.RWMutex
 	forms map[string]*nodeForm // by the registry's name
@@ -85,8 +85,8 @@ type nodeForms struct {
 
 // nodeForm is a node with its own checks. Immutable.
 type nodeForm struct {
-	Node
-	checks []Check
+	node   listedNode
+	checks []listedCheck
 }
 
 func (c call) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalog {
@@ -120,21 +120,15 @@ func (c *shownCatalog) on(name string) *nodeForm {
 }
 
 func (c *shownCatalog) form(name string, stored *catalog.Node) *nodeForm {
-	return &nodeForm{c.home.Node(stored), nodeChecks(name == "", stored)}
+	return &nodeForm{c.home.node(stored), nodeChecks(name == "", stored)}
 }
 
 // shows reports whether a node has the requested metadata.
 func (c *shownCatalog) shows(name string) bool {
 	return !slices.ContainsFunc(c.metas, func(want registry.Pair) bool {
-		value, has := c.on(name).Meta[want.Key]
+		value, has := c.on(name).node.Meta[want.Key]
 		return !has || value != want.Value
 	})
-}
-
-// knows reports whether a node exists; the logical one always does, and an agent's does for its own callers.
-func (c *shownCatalog) knows(name string) bool {
-	_, known := c.Node(name)
-	return known || name == "" || name == c.self.node
 }
 
 // names returns the registry's names of the nodes that are shown, sorted by the names that clients know.
@@ -151,9 +145,9 @@ func (c *shownCatalog) names() []string {
 }
 
 // services returns the services with a name, on nodes that are shown, by node and id.
-func (c *shownCatalog) services(name string) []Service {
-	found := []Service{}
-	if itself := c.home.Itself(); strings.EqualFold(name, itself.Name) && c.shows("") {
+func (c *shownCatalog) services(name string) []listedService {
+	found := []listedService{}
+	if itself := c.home.itself(); strings.EqualFold(name, itself.Name) && c.shows("") {
 		found = append(found, itself)
 	}
 	app, ok := c.App(strings.ToUpper(name))
@@ -170,7 +164,7 @@ func (c *shownCatalog) services(name string) []Service {
 }
 
 // sortedServices sorts services by node and id.
-func sortedServices(services []Service) []Service {
+func sortedServices(services []listedService) []listedService {
 	sort.Slice(services, func(i, j int) bool {
 		a, b := &services[i], &services[j]
 		return cmp.Or(strings.Compare(ShownNode(a.Node), ShownNode(b.Node)), strings.Compare(a.ID, b.ID)) < 0
@@ -179,10 +173,10 @@ func sortedServices(services []Service) []Service {
 }
 
 // all returns the services of a node, by name and id, with the service "consul" if itself is set.
-func (c *shownCatalog) all(node string, itself bool) []Service {
-	found := []Service{}
+func (c *shownCatalog) all(node string, itself bool) []listedService {
+	found := []listedService{}
 	if itself && node == "" {
-		found = append(found, c.home.Itself())
+		found = append(found, c.home.itself())
 	}
 	for l := range c.ServicesOn(node) {
 		if l.Quarantine == nil {
@@ -193,7 +187,7 @@ func (c *shownCatalog) all(node string, itself bool) []Service {
 }
 
 // service returns a lease as a service.
-func (c *shownCatalog) service(l *registry.Lease) Service {
+func (c *shownCatalog) service(l *registry.Lease) listedService {
 	name := strings.ToLower(l.Instance.App)
 	if app, ok := c.App(l.Instance.App); ok {
 		name = app.ServiceName()
@@ -236,7 +230,7 @@ type listing struct {
 
 // catalogVersion is a version of a document.
 type catalogVersion struct {
-	home  Home
+	home  place
 	index registry.Index
 	app   *registry.App // nil means all
 	self  agent         // the zero value if it is the same for all agents
@@ -303,7 +297,7 @@ func shownBy(query string) string {
 }
 
 // readService responds with value applied to the services with the name in the path, for a kind of topic.
-func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []Service) any) (any, error) {
+func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []listedService) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
 		c.Refuse("Missing service name")
@@ -321,14 +315,14 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []S
 		t, version = ofItself(kind), nil
 	}
 	shows := func(cat *shownCatalog) any {
-		tagged := slices.DeleteFunc(cat.services(name), func(s Service) bool { return !s.HasTags(tags) })
+		tagged := slices.DeleteFunc(cat.services(name), func(s listedService) bool { return !s.hasTags(tags) })
 		return value(cat, tagged)
 	}
 	return c.readCatalog(t, listing{weight: weight, value: shows, version: version, app: app})
 }
 
 // readConnect responds with value applied to the services through which a mesh connects to the name in the path.
-func (c call) readConnect(value func(*shownCatalog, []Service) any) (any, error) {
+func (c call) readConnect(value func(*shownCatalog, []listedService) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
 		c.Refuse("Missing service name")
@@ -336,9 +330,9 @@ func (c call) readConnect(value func(*shownCatalog, []Service) any) (any, error)
 	tags := c.All("tag")
 	weight := func(cat *shownCatalog) int { return web.WeightOf(cat.connectedTo(name)) }
 	return c.readCatalog(registry.Topic{Kind: registry.AllTopic}, listing{weight: weight, value: func(cat *shownCatalog) any {
-		found := []Service{}
+		found := []listedService{}
 		for l := range cat.connectedTo(name) {
-			if s := cat.service(l); s.HasTags(tags) && cat.shows(s.Node) {
+			if s := cat.service(l); s.hasTags(tags) && cat.shows(s.Node) {
 				found = append(found, s)
 			}
 		}
@@ -358,8 +352,9 @@ func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
 	}
 }
 
-// readNode responds with value applied to the node in the path, by the registry's name, for a kind of topic.
-func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, node string) any) (any, error) {
+// readNode responds with value applied to the node in the path, by the registry's name, for a kind of topic, or with none
+// if no such node is shown.
+func (c call) readNode(kind registry.TopicKind, none any, value func(cat *shownCatalog, node string) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
 		return nil, web.BadRequest("Missing node name")
@@ -372,7 +367,15 @@ func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, no
 		}
 	}
 	return c.readCatalog(t, listing{
-		weight: func(cat *shownCatalog) int { return cat.weightOn(cat.spelled(name)) }, value: func(cat *shownCatalog) any { return value(cat, cat.spelled(name)) },
+		weight: func(cat *shownCatalog) int { return cat.weightOn(cat.spelled(name)) },
+		value: func(cat *shownCatalog) any {
+			node := cat.spelled(name)
+			// The logical node always exists, and an agent's does for its own callers.
+			if _, known := cat.Node(node); !known && node != "" && node != cat.self.node || !cat.shows(node) {
+				return none
+			}
+			return value(cat, node)
+		},
 		// An agent always finds its own node.
 		version: func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} },
 		topic:   func(cat *shownCatalog) registry.Topic { return registry.Topic{Kind: kind, Name: cat.spelled(name)} },

@@ -43,32 +43,21 @@ func (c *catalogCheckBody) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// placed is a request about the catalog, with the datacenter that it names, or "".
-type placed[T any] struct {
-	Op         T
-	Datacenter string
-}
-
-// DecodeRegistration reads the body of catalog/register. addressOf returns the address of a registered node
-// (by its registry's name), or "". Errors: Malformed, Rejected.
-func DecodeRegistration(body []byte, addressOf func(node string) string) (placed[registry.RegisterCatalog], error) {
+// decodeRegistration reads the body of catalog/register, and the datacenter that it names, or "". addressOf returns the
+// address of a registered node (by its registry's name), or "". Errors: a refusal.
+func decodeRegistration(body []byte, addressOf func(node string) string) (op registry.RegisterCatalog, datacenter string, err error) {
 	var r registrationBody
 	if err := decodeBody(body, &r); err != nil {
-		return placed[registry.RegisterCatalog]{}, err
+		return op, "", err
 	}
-	op, err := r.op(addressOf)
-	return placed[registry.RegisterCatalog]{Op: op, Datacenter: r.datacenter}, err
-}
-
-func (r *registrationBody) op(addressOf func(node string) string) (op registry.RegisterCatalog, err error) {
 	switch {
 	case r.node == "":
-		return op, Rejected("Must provide node")
+		return op, "", rejected("Must provide node")
 	case r.address == "" && !r.skipNodeUpdate:
-		return op, Rejected("Must provide address if SkipNodeUpdate is not set")
+		return op, "", rejected("Must provide address if SkipNodeUpdate is not set")
 	}
 	if err := cmp.Or(checkName("node name", r.node), r.checkID()); err != nil {
-		return op, err
+		return op, "", err
 	}
 	node := nodeOf(r.node)
 	op.Node, op.KeepNode = r.nodeOf(), r.skipNodeUpdate
@@ -78,11 +67,11 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 			address = cmp.Or(addressOf(node), r.address)
 		}
 		if op.Service, op.Instance, err = r.serviceOn(node, address); err != nil {
-			return op, err
+			return op, "", err
 		}
 	}
 	op.Checks, err = r.checksOn(node)
-	return op, err
+	return op, r.datacenter, err
 }
 
 // checkID returns an error if the node's ID is not a UUID, in Consul's words
@@ -93,9 +82,9 @@ func (r *registrationBody) checkID() error {
 	case r.id == "":
 		return nil
 	case len(r.id) != 36:
-		return Rejected("Bad node ID: uuid string is wrong length")
+		return rejected("Bad node ID: uuid string is wrong length")
 	case len(digits) != 32 || r.id[8] != '-' || r.id[13] != '-' || r.id[18] != '-' || r.id[23] != '-':
-		return Rejected("Bad node ID: uuid is improperly formatted")
+		return rejected("Bad node ID: uuid is improperly formatted")
 	}
 	if _, err := hex.DecodeString(digits); err != nil {
 		return rejected("Bad node ID: %v", err)
@@ -118,7 +107,7 @@ func (r *registrationBody) nodeOf() *catalog.Node {
 func (r *registrationBody) serviceOn(node, address string) (*catalog.Service, *registry.Instance, error) {
 	name := cmp.Or(r.service.service, r.service.name)
 	if name == "" {
-		return nil, nil, Rejected("Must provide service name")
+		return nil, nil, rejected("Must provide service name")
 	}
 	if node == "" && r.service.id == itselfID {
 		return nil, nil, malformed("Invalid service id, %q stands for the cluster itself", itselfID)
@@ -175,7 +164,7 @@ func (c *catalogCheckBody) derivedType() string {
 	return ""
 }
 
-// given returns the definition as it is echoed, with durations as texts, or nil if it is empty.
+// given returns the definition as it is echoed, with durations as texts wherever they are durations, or nil if it is empty.
 func (c *catalogCheckBody) given() []byte {
 	shown := map[string]json.RawMessage{}
 	for name, value := range c.definition {
@@ -184,7 +173,10 @@ func (c *catalogCheckBody) given() []byte {
 		}
 		switch folded(name) {
 		case "interval", "timeout", "deregistercriticalserviceafter":
-			value = durationText(value)
+			var d duration
+			if d.UnmarshalJSON(value) == nil {
+				value, _ = json.Marshal(time.Duration(d).String()) // cannot fail: it is a text
+			}
 		}
 		shown[name] = value
 	}
@@ -195,31 +187,18 @@ func (c *catalogCheckBody) given() []byte {
 	return encoded
 }
 
-// durationText normalizes a duration; any other text is returned unchanged.
-func durationText(value json.RawMessage) json.RawMessage {
-	var d duration
-	if d.UnmarshalJSON(value) != nil {
-		return value
-	}
-	text, _ := json.Marshal(time.Duration(d).String())
-	return text
-}
-
-// DecodeDeregistration reads the body of catalog/deregister. Errors: Malformed, Rejected.
-func DecodeDeregistration(body []byte) (placed[registry.DeregisterCatalog], error) {
+// decodeDeregistration reads the body of catalog/deregister, and the datacenter that it names, or "". Errors: a refusal.
+func decodeDeregistration(body []byte) (op registry.DeregisterCatalog, datacenter string, err error) {
 	var node string
-	var p placed[registry.DeregisterCatalog]
-	err := decodeFields(body, map[string]any{
-		"node": &node, "serviceid": &p.Op.Service, "checkid": &p.Op.Check, "datacenter": &p.Datacenter,
-	})
+	err = decodeFields(body, map[string]any{"node": &node, "serviceid": &op.Service, "checkid": &op.Check, "datacenter": &datacenter})
 	switch {
 	case err != nil:
-		return p, undecodable(requestFailed, err)
+		return op, "", undecodable(requestFailed, err)
 	case node == "":
-		return p, Rejected("Must provide node")
-	case p.Op.Service != "":
-		p.Op.Check = "" // the reference, too, only looks at the service
+		return op, "", rejected("Must provide node")
+	case op.Service != "":
+		op.Check = "" // the reference, too, only looks at the service
 	}
-	p.Op.Node = nodeOf(node)
-	return p, nil
+	op.Node = nodeOf(node)
+	return op, datacenter, nil
 }

@@ -17,12 +17,12 @@ func (c call) catalogDatacenters() (any, error) {
 
 // catalogNodes is GET /v1/catalog/nodes.
 func (c call) catalogNodes() (any, error) {
-	filter := filterOf[Node](c)
+	filter := filterOf[listedNode](c)
 	weight := func(cat *shownCatalog) int { return cat.CatalogBytes() }
 	return c.readCatalog(registry.Topic{Kind: registry.NodesTopic}, listing{weight: weight, value: func(cat *shownCatalog) any {
-		nodes := []Node{}
+		nodes := []listedNode{}
 		for _, name := range cat.names() {
-			nodes = append(nodes, cat.on(name).Node)
+			nodes = append(nodes, cat.on(name).node)
 		}
 		return filter.of(nodes)
 	}})
@@ -36,17 +36,17 @@ func (c call) catalogServices() (any, error) {
 		topic = byNode(topic) // it may select by what nodes hold
 	}
 	return c.readCatalog(topic, listing{weight: (*shownCatalog).namesWeight, value: func(cat *shownCatalog) any {
-		wanted := func(s Service) bool {
-			shown := s.With(cat.on(s.Node).Node)
+		wanted := func(s listedService) bool {
+			shown := s.with(cat.on(s.Node).node)
 			return filter.wants(&shown)
 		}
 		tags := map[string][]string{}
-		if itself := cat.home.Itself(); cat.shows("") && wanted(itself) {
+		if itself := cat.home.itself(); cat.shows("") && wanted(itself) {
 			tags[itself.Name] = itself.Tags
 		}
 		for app := range cat.Apps() {
 			selected := func(l *registry.Lease) bool {
-				return filter.is == nil || wanted(ServiceOf(l, app.ServiceName()))
+				return filter.is == nil || wanted(serviceOf(l, app.ServiceName()))
 			}
 			if found, some := cat.tagsOf(app, selected); some {
 				tags[app.ServiceName()] = found
@@ -98,12 +98,12 @@ func (c call) catalogService() (any, error) {
 // catalogConnect is GET /v1/catalog/connect/{name}.
 func (c call) catalogConnect() (any, error) { return c.readConnect(c.listServices()) }
 
-func (c call) listServices() func(*shownCatalog, []Service) any {
+func (c call) listServices() func(*shownCatalog, []listedService) any {
 	filter := filterOf[catalogService](c)
-	return func(cat *shownCatalog, services []Service) any {
+	return func(cat *shownCatalog, services []listedService) any {
 		shown := make([]catalogService, len(services))
 		for i, s := range services {
-			shown[i] = s.With(cat.on(s.Node).Node)
+			shown[i] = s.with(cat.on(s.Node).node)
 		}
 		return filter.of(shown)
 	}
@@ -111,7 +111,7 @@ func (c call) listServices() func(*shownCatalog, []Service) any {
 
 // nodeWithServices is a node with its services by id, or in a list.
 type nodeWithServices[S any] struct {
-	Node     *Node
+	Node     *listedNode
 	Services S
 }
 
@@ -119,33 +119,27 @@ type nodeWithServices[S any] struct {
 // cause, it shows the first.
 func (c call) catalogNode() (any, error) {
 	filter := filterOf[nodeService](c)
-	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
-		if !cat.knows(node) || !cat.shows(node) {
-			return nil
-		}
+	return c.readNode(registry.NodeTopic, nil, func(cat *shownCatalog, node string) any {
 		services := map[string]nodeService{}
 		for _, s := range cat.all(node, true) {
 			if _, taken := services[s.ID]; !taken {
-				services[s.ID] = s.OnNode()
+				services[s.ID] = s.onNode()
 			}
 		}
 		filter.ofMap(services)
-		return nodeWithServices[map[string]nodeService]{&cat.on(node).Node, services}
+		return nodeWithServices[map[string]nodeService]{&cat.on(node).node, services}
 	})
 }
 
 // catalogNodeServices is GET /v1/catalog/node-services/{node}.
 func (c call) catalogNodeServices() (any, error) {
 	filter := filterOf[nodeService](c)
-	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
-		if !cat.knows(node) || !cat.shows(node) {
-			return nodeWithServices[[]nodeService]{}
-		}
+	return c.readNode(registry.NodeTopic, nodeWithServices[[]nodeService]{}, func(cat *shownCatalog, node string) any {
 		services := []nodeService{}
 		for _, s := range cat.all(node, true) {
-			services = append(services, s.OnNode())
+			services = append(services, s.onNode())
 		}
-		return nodeWithServices[[]nodeService]{&cat.on(node).Node, filter.of(services)}
+		return nodeWithServices[[]nodeService]{&cat.on(node).node, filter.of(services)}
 	})
 }
 
@@ -158,21 +152,21 @@ func (c call) healthService() (any, error) {
 func (c call) healthConnect() (any, error) { return c.readConnect(c.listHealth()) }
 
 // listHealth lists services with their checks.
-func (c call) listHealth() func(*shownCatalog, []Service) any {
+func (c call) listHealth() func(*shownCatalog, []listedService) any {
 	text, passing := c.Lookup("passing") // selects only services whose checks are all passing
 	if text != "" {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
-	filter := filterOf[HealthService](c)
+	filter := filterOf[listedHealth](c)
 	peer := c.Text("peer")
-	return func(cat *shownCatalog, services []Service) any {
+	return func(cat *shownCatalog, services []listedService) any {
 		if peer != "" {
 			services = nil // nothing is imported from other clusters
 		}
-		shown := make([]HealthService, 0, len(services))
+		shown := make([]listedHealth, 0, len(services))
 		for _, s := range services {
 			node := cat.on(s.Node)
-			if one := With(node.Node, cat.checksOfNode(s.Node), s); !passing || one.Passing() {
+			if one := healthOf(node.node, cat.checksOfNode(s.Node), s); !passing || one.passing() {
 				shown = append(shown, one)
 			}
 		}
@@ -182,9 +176,9 @@ func (c call) listHealth() func(*shownCatalog, []Service) any {
 
 // healthChecks is GET /v1/health/checks/{name}.
 func (c call) healthChecks() (any, error) {
-	filter := filterOf[Check](c)
-	return c.readService(registry.InstancesTopic, func(_ *shownCatalog, services []Service) any {
-		checks := []Check{}
+	filter := filterOf[listedCheck](c)
+	return c.readService(registry.InstancesTopic, func(_ *shownCatalog, services []listedService) any {
+		checks := []listedCheck{}
 		for _, s := range services {
 			checks = append(checks, s.Checks...)
 		}
@@ -194,17 +188,14 @@ func (c call) healthChecks() (any, error) {
 
 // healthNode is GET /v1/health/node/{node}.
 func (c call) healthNode() (any, error) {
-	filter := filterOf[Check](c)
-	return c.readNode(registry.NodeChecksTopic, func(cat *shownCatalog, node string) any {
-		if !cat.knows(node) || !cat.shows(node) {
-			return []Check{}
-		}
+	filter := filterOf[listedCheck](c)
+	return c.readNode(registry.NodeChecksTopic, []listedCheck{}, func(cat *shownCatalog, node string) any {
 		return sortedChecks(filter.of(cat.checksOn(node)))
 	})
 }
 
 // checksOn returns all checks of a node: its own and those of its services.
-func (c *shownCatalog) checksOn(node string) []Check {
+func (c *shownCatalog) checksOn(node string) []listedCheck {
 	checks := slices.Clone(c.checksOfNode(node))
 	for _, s := range c.all(node, false) {
 		checks = append(checks, s.Checks...)
@@ -221,20 +212,20 @@ func (c call) healthState() (any, error) {
 	if state == "" {
 		return nil, web.BadRequest("Missing check state")
 	}
-	filter := filterOf[Check](c)
+	filter := filterOf[listedCheck](c)
 	return c.readCatalog(registry.Topic{Kind: registry.ChecksTopic}, listing{weight: (*shownCatalog).weight, value: func(cat *shownCatalog) any {
-		checks := []Check{}
+		checks := []listedCheck{}
 		for _, node := range cat.names() {
 			checks = append(checks, cat.checksOn(node)...)
 		}
-		checks = slices.DeleteFunc(checks, func(check Check) bool { return state != anyState && check.Status != state })
+		checks = slices.DeleteFunc(checks, func(check listedCheck) bool { return state != anyState && check.Status != state })
 		return sortedChecks(filter.of(checks))
 	}})
 }
 
 // sortedChecks sorts checks by node and id.
-func sortedChecks(checks []Check) []Check {
-	slices.SortStableFunc(checks, func(a, b Check) int {
+func sortedChecks(checks []listedCheck) []listedCheck {
+	slices.SortStableFunc(checks, func(a, b listedCheck) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.CheckID, b.CheckID))
 	})
 	return checks

@@ -1,7 +1,7 @@
 package consul
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,23 +16,21 @@ import (
 )
 
 // applyCatalog performs one operation on the registry, and waits for a leader as long as Consul's clients need.
-func (e *endpoints) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
-	results, err := e.PerformAwaitingLeader(ctx, op)
-	return e.CountResult(ctx, registry.FromClient, op, results, err)
+func (c call) applyCatalog(op registry.Op) (registry.Result, error) {
+	results, err := c.PerformAwaitingLeader(c.R.Context(), op)
+	return c.CountResult(c.R.Context(), registry.FromClient, op, results, err)
 }
 
 // catalogRegister is PUT /v1/catalog/register.
 func (c call) catalogRegister() (any, error) {
-	given := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (placed[registry.RegisterCatalog], error) {
-		return DecodeRegistration(body, c.addressOf)
+	op := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
+		op, datacenter, err := decodeRegistration(body, c.addressOf)
+		return op, cmp.Or(err, c.checkDatacenter(datacenter))
 	})
-	if c.Err == nil {
-		c.Err = c.checkDatacenter(given.Datacenter)
-	}
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	op, err := c.onSpelledNode(c.R.Context(), given.Op)
+	op, err := c.onSpelledNode(op)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +71,12 @@ func unknownOfCheck(v *registry.View, op registry.RegisterCatalog) error {
 		l, _ := v.ServiceOn(node, check.Service)
 		switch {
 		case l == nil:
-			return consulError(fmt.Sprintf("Unknown service ID '%s' for check ID '%s'", check.Service, check.ID))
+			return rejected("Unknown service ID '%s' for check ID '%s'", check.Service, check.ID)
 		case l.Service == nil:
-			return consulError(eurekasOwn(check.Service))
+			return rejected("%s", eurekasOwn(check.Service))
 		}
 	}
-	return consulError("Unknown service ID of a check")
+	return rejected("Unknown service ID of a check")
 }
 
 // eurekasOwn says why a service takes no checks.
@@ -100,7 +98,7 @@ func (c call) registerCatalog(op registry.RegisterCatalog, unknown func(*registr
 	if err := c.checkProbes(op); err != nil {
 		return err
 	}
-	result, err := c.applyCatalog(c.R.Context(), op)
+	result, err := c.applyCatalog(op)
 	switch {
 	case err != nil || result.Outcome == registry.Done:
 		return err
@@ -109,9 +107,9 @@ func (c call) registerCatalog(op registry.RegisterCatalog, unknown func(*registr
 	case result.Outcome == registry.TooMany && slices.ContainsFunc(op.Checks, func(c *catalog.Check) bool { return c.Alias != nil }):
 		return web.BadRequest("Invalid check: " + catalog.TooManyFollowersText)
 	case result.Outcome == registry.TooMany:
-		return web.BadRequest(fmt.Sprintf("Invalid address: agent %q has more than %d services and checks, which would follow its address; register the node with its new one first (/v1/catalog/register)", op.On(), registry.MaxRemoved))
+		return malformed("Invalid address: agent %q has more than %d services and checks, which would follow its address; register the node with its new one first (/v1/catalog/register)", op.On(), registry.MaxRemoved)
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return err
 	}
@@ -127,8 +125,8 @@ func (c call) registerCatalog(op registry.RegisterCatalog, unknown func(*registr
 }
 
 // errTooManyChecks states the maximum number of checks.
-var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
-	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
+var errTooManyChecks = malformed("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
+	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks)
 
 // checkProbes refuses checks that would probe what they, or the call's token, may not, and records in the others, and
 // in alias checks, their owner and source address. A check of a service that this node does not know is judged by the
@@ -159,7 +157,7 @@ func (c call) checkProbes(op registry.RegisterCatalog) error {
 		}
 		why, needs := c.config.JudgeProbe(check.Probe, service, instance)
 		if why != "" {
-			return web.BadRequest(fmt.Sprintf("Invalid check %q: %s", check.ID, why))
+			return malformed("Invalid check %q: %s", check.ID, why)
 		}
 		for _, n := range needs {
 			n.Counted = n.Counted && (v == nil || v.CountsNewRights())
@@ -188,15 +186,15 @@ func (e *endpoints) serviceOf(name, id string) (*catalog.Service, *registry.Inst
 func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
 	s, has := op.Service, "another one"
 	if l, ok := v.Find(op.Instance.Key()); ok && l.Service != nil && l.Service.Node != op.On() {
-		return conflict(fmt.Sprintf("Service ID %q of agent %q is refused: clients of Eureka would know it as instance %q of application %q, which is that of service ID %q of agent %q; give it an ID of its own",
-			s.ID, ShownNode(op.On()), l.Instance.ID(), l.Instance.App, l.Service.ID, ShownNode(l.Service.Node)))
+		return conflict("Service ID %q of agent %q is refused: clients of Eureka would know it as instance %q of application %q, which is that of service ID %q of agent %q; give it an ID of its own",
+			s.ID, ShownNode(op.On()), l.Instance.ID(), l.Instance.App, l.Service.ID, ShownNode(l.Service.Node))
 	}
 	if l, _ := v.ServiceOn(op.On(), s.ID); l != nil && l.Service != nil {
 		has = shownAddress(l.Service.Address)
 	}
-	return conflict(fmt.Sprintf("Service ID %q of agent %q is registered with the address %s and is not replaced by one with the address %s: %s, or with an ID of its own; "+
+	return conflict("Service ID %q of agent %q is registered with the address %s and is not replaced by one with the address %s: %s, or with an ID of its own; "+
 		"or, if the service has moved, deregister the old one first: PUT %s/v1/agent/service/deregister/%s",
-		s.ID, ShownNode(op.On()), has, shownAddress(s.Address), sharedAgent, pathOf(op.On()), url.PathEscape(s.ID)))
+		s.ID, ShownNode(op.On()), has, shownAddress(s.Address), sharedAgent, pathOf(op.On()), url.PathEscape(s.ID))
 }
 
 // sharedAgent says why ids clash here that would not clash in Consul.
@@ -219,9 +217,9 @@ func checkTaken(v *registry.View, op registry.RegisterCatalog) error {
 		if !ok || old.Service == given.Service {
 			continue
 		}
-		return conflict(fmt.Sprintf("Check ID %q of agent %q is that of a check of %s and is not taken for %s: %s, or with an ID of its own, or deregister the old one first: "+
+		return conflict("Check ID %q of agent %q is that of a check of %s and is not taken for %s: %s, or with an ID of its own, or deregister the old one first: "+
 			"PUT %s/v1/agent/check/deregister/%s",
-			given.ID, ShownNode(op.On()), shownOwner(old.Service), shownOwner(given.Service), sharedAgent, pathOf(op.On()), url.PathEscape(given.ID)))
+			given.ID, ShownNode(op.On()), shownOwner(old.Service), shownOwner(given.Service), sharedAgent, pathOf(op.On()), url.PathEscape(given.ID))
 	}
 	return conflict("A check ID was that of another service's check, which is gone: register again")
 }
@@ -233,7 +231,9 @@ func shownOwner(service string) string {
 	return fmt.Sprintf("service %q", service)
 }
 
-func conflict(text string) error { return &web.Refusal{Status: http.StatusConflict, Text: text} }
+func conflict(format string, args ...any) error {
+	return &web.Refusal{Status: http.StatusConflict, Text: fmt.Sprintf(format, args...)}
+}
 
 // nameTaken names the spelling that a service already has: the case of application names does not matter.
 func nameTaken(v *registry.View, name string) error {
@@ -241,37 +241,37 @@ func nameTaken(v *registry.View, name string) error {
 	if app, ok := v.App(strings.ToUpper(name)); ok {
 		other = app.ServiceName()
 	}
-	return web.BadRequest(fmt.Sprintf("Invalid service name %q: there is a service %q, and names that differ in case only are one application; use that one", name, other))
+	return malformed("Invalid service name %q: there is a service %q, and names that differ in case only are one application; use that one", name, other)
 }
 
 // catalogDeregister is PUT /v1/catalog/deregister. It is final, and answers true whatever existed.
 func (c call) catalogDeregister() (any, error) {
-	given := web.Decode(c.Call, c.Limits().RegisterBytes, DecodeDeregistration)
+	op := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (registry.DeregisterCatalog, error) {
+		op, datacenter, err := decodeDeregistration(body)
+		return op, cmp.Or(err, c.checkDatacenter(datacenter))
+	})
 	if c.Err == nil {
-		c.Err = c.checkDatacenter(given.Datacenter)
-	}
-	if c.Err == nil {
-		given.Op.Node, c.Err = c.spelledNode(c.R.Context(), given.Op.Node)
+		op.Node, c.Err = c.spelledNode(op.Node)
 	}
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return true, c.deregisterPlaced(given.Op)
+	return true, c.deregisterPlaced(op)
 }
 
 // deregisterPlaced removes what exists, however it was registered.
 func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	if op.Node == "" && op.Service == "" && op.Check == "" {
-		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", NodeName))
+		return rejected("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", NodeName)
 	}
-	result, err := c.applyCatalog(c.R.Context(), op)
+	result, err := c.applyCatalog(op)
 	if err == nil && result.Outcome == registry.TooMany {
 		result, err = c.removeNode(op)
 	}
 	if err != nil || op.Node != "" || op.Service == "" || result.Outcome != registry.NotFound {
 		return err
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return err
 	}
@@ -289,6 +289,6 @@ func ambiguousService(v *registry.View, id string) error {
 			apps = append(apps, l.Instance.App)
 		}
 	}
-	return consulError(fmt.Sprintf("service ID %q is that of instances of several applications: %s; use Eureka's API, which names the application (DELETE /eureka/apps/APP/ID)",
-		id, strings.Join(apps, ", ")))
+	return rejected("service ID %q is that of instances of several applications: %s; use Eureka's API, which names the application (DELETE /eureka/apps/APP/ID)",
+		id, strings.Join(apps, ", "))
 }

@@ -193,8 +193,8 @@ func (c *checkBody) probe() *catalog.Probe {
 	return p
 }
 
-// DecodeCheck reads the body of agent/check/register. Errors: Malformed.
-func DecodeCheck(body []byte) (registry.RegisterCatalog, error) {
+// decodeCheck reads the body of agent/check/register. Errors: a refusal.
+func decodeCheck(body []byte) (registry.RegisterCatalog, error) {
 	var c checkBody
 	if err := decodeBody(body, &c); err != nil {
 		return registry.RegisterCatalog{}, err
@@ -220,8 +220,8 @@ func checkOwn(id string) error {
 	return nil
 }
 
-// DecodeStatus reads the body of agent/check/update. Errors: Malformed.
-func DecodeStatus(body []byte) (status catalog.CheckStatus, output string, err error) {
+// decodeStatus reads the body of agent/check/update. Errors: a refusal.
+func decodeStatus(body []byte) (status catalog.CheckStatus, output string, err error) {
 	var word string
 	if err := decodeFields(body, map[string]any{"status": &word, "output": &output}); err != nil {
 		return 0, "", undecodable(requestFailed, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // decodeFields decodes a JSON object into fields, by name: names are compared without case and without underscores,
@@ -34,10 +35,14 @@ func decodeFields(data []byte, fields map[string]any) error {
 		if err := dec.Decode(&value); err != nil {
 			return err
 		}
-		if err := checkTenancy(folded(name.(string)), value); err != nil {
-			return err
+		key := folded(name.(string)) // within an object every other token is a name
+		if refusal, ok := tenancyFields[key]; ok {
+			var tenant string
+			if err := json.Unmarshal(value, &tenant); err != nil || !isDefault(tenant) {
+				return refusal
+			}
 		}
-		field, known := fields[folded(name.(string))] // within an object every other token is a name
+		field, known := fields[key]
 		if !known || string(value) == "null" {
 			continue
 		}
@@ -51,25 +56,12 @@ func decodeFields(data []byte, fields map[string]any) error {
 
 // tenancyFields are the fields that say which tenant an object belongs to, with the words of the refusal.
 var tenancyFields = map[string]error{
-	"namespace": Malformed(`Invalid field: "Namespace" - Namespaces are a Consul Enterprise feature`),
-	"partition": Malformed(`Invalid field: "Partition" - Partitions are a Consul Enterprise feature`),
+	"namespace": malformed(`Invalid field: "Namespace" - Namespaces are a Consul Enterprise feature`),
+	"partition": malformed(`Invalid field: "Partition" - Partitions are a Consul Enterprise feature`),
 }
 
 // isDefault reports whether a namespace or partition is the default one.
 func isDefault(name string) bool { return name == "" || name == "default" }
-
-// checkTenancy refuses a field, by its folded name, that puts an object into another namespace or partition.
-func checkTenancy(field string, value []byte) error {
-	refusal, ok := tenancyFields[field]
-	if !ok {
-		return nil
-	}
-	var name string
-	if err := json.Unmarshal(value, &name); err != nil || !isDefault(name) {
-		return refusal
-	}
-	return nil
-}
 
 // inDefault refuses an object in any but the default namespace and partition.
 func inDefault(namespace, partition string) error {
@@ -114,30 +106,13 @@ func (d duration) ms() int64 {
 	return max(1, time.Duration(d).Milliseconds())
 }
 
-// Malformed says why a request cannot be understood. Consul's agent answers 400 with the text.
-type Malformed string
-
-// Error implements error.
-func (m Malformed) Error() string { return string(m) }
-
-// Status returns the status of the response.
-func (m Malformed) Status() int { return http.StatusBadRequest }
-
-// Rejected says why a request that was understood cannot be done. Consul's servers answer 500 with the text.
-type Rejected string
-
-// Error implements error.
-func (r Rejected) Error() string { return string(r) }
-
-// Status returns the status of the response.
-func (r Rejected) Status() int { return http.StatusInternalServerError }
-
-func malformed(format string, args ...any) error { return Malformed(fmt.Sprintf(format, args...)) }
+// malformed refuses a request that cannot be understood. Consul's agent answers 400 with the text.
+func malformed(format string, args ...any) error { return web.BadRequest(fmt.Sprintf(format, args...)) }
 
 // undecodable words a decoder error the way Consul does; failed is what the decoder could not do.
 func undecodable(failed string, err error) error {
-	if said, ok := errors.AsType[Malformed](err); ok {
-		return said
+	if refused, ok := errors.AsType[*web.Refusal](err); ok {
+		return refused
 	}
 	return malformed("%s: %v", failed, err)
 }
@@ -145,7 +120,10 @@ func undecodable(failed string, err error) error {
 // requestFailed is what Consul says of most bodies that it cannot decode.
 const requestFailed = "Request decode failed"
 
-func rejected(format string, args ...any) error { return Rejected(fmt.Sprintf(format, args...)) }
+// rejected refuses a request that was understood but cannot be done. Consul's servers answer 500 with the text.
+func rejected(format string, args ...any) error {
+	return &web.Refusal{Status: http.StatusInternalServerError, Text: fmt.Sprintf(format, args...)}
+}
 
 // maxName bounds the names of services, nodes and checks and their ids, in bytes: those of services are also names of
 // applications and ids of instances.

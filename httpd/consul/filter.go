@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"fmt"
 	"maps"
 	"regexp/syntax"
 	"strings"
@@ -9,25 +8,6 @@ import (
 
 	"github.com/hashicorp/go-bexpr"
 )
-
-// Filter is an expression of Consul's filter language over values that responses list. The library has the version
-// that Consul uses: later versions name the elements of lists differently.
-type Filter[T any] struct{ evaluator *bexpr.Evaluator }
-
-// NewFilter parses an expression, or returns nil for "". Error: Malformed, in Consul's words.
-func NewFilter[T any](expression string) (*Filter[T], error) {
-	if expression == "" {
-		return nil, nil
-	}
-	evaluator, err := evaluatorOf(expression, (*T)(nil))
-	if err != nil {
-		return nil, malformed("Failed to create boolean expression evaluator: %v", err)
-	}
-	return &Filter[T]{evaluator}, nil
-}
-
-// Matches reports whether the expression holds for a value.
-func (f *Filter[T]) Matches(value *T) (bool, error) { return f.evaluator.Evaluate(value) }
 
 // Bounds of an expression. Its parser tries each group in parentheses several times, the groups inside it several
 // times each of these times, and so on: Consul's takes minutes for eleven levels. A regular expression of few
@@ -38,19 +18,29 @@ const (
 	maxPatterns = 10_000    // total instructions of all regular expressions
 )
 
-// evaluatorOf returns the evaluator of an expression for the type of value.
-func evaluatorOf(expression string, value any) (*bexpr.Evaluator, error) {
+// evaluatorOf parses an expression of Consul's filter language over values of the type that of points to, or returns nil
+// for "". Error: a refusal, in Consul's words. The library has the version that Consul uses: later versions name the
+// elements of lists differently.
+func evaluatorOf(expression string, of any) (*bexpr.Evaluator, error) {
+	if expression == "" {
+		return nil, nil
+	}
+	const failed = "Failed to create boolean expression evaluator: "
 	if depth := nesting(expression); depth > maxNesting {
-		return nil, fmt.Errorf("the parentheses nest %d deep, and may nest %d deep", depth, maxNesting)
+		return nil, malformed(failed+"the parentheses nest %d deep, and may nest %d deep", depth, maxNesting)
 	}
 	tree, err := bexpr.Parse("", []byte(expression), bexpr.MaxExpressions(maxParsing))
 	if err != nil {
-		return nil, err
+		return nil, malformed(failed+"%v", err)
 	}
 	if size := patterns(tree); size > maxPatterns {
-		return nil, fmt.Errorf("the regular expressions take %d instructions, and may take %d: repeat less", size, maxPatterns)
+		return nil, malformed(failed+"the regular expressions take %d instructions, and may take %d: repeat less", size, maxPatterns)
 	}
-	return bexpr.CreateEvaluatorForType(expression, nil, value)
+	evaluator, err := bexpr.CreateEvaluatorForType(expression, nil, of)
+	if err != nil {
+		return nil, malformed(failed+"%v", err)
+	}
+	return evaluator, nil
 }
 
 // nesting returns how deep the parentheses of an expression nest, ignoring those in its strings.
@@ -104,18 +94,18 @@ func patterns(tree any) int {
 const filterLimit = 10 * time.Second
 
 // errFilterTooSlow is the response to a filter that takes longer.
-var errFilterTooSlow = consulError(fmt.Sprintf("the filter takes longer than %v for what it selects from: ask for less at once, or by a shorter filter", filterLimit))
+var errFilterTooSlow = rejected("the filter takes longer than %v for what it selects from: ask for less at once, or by a shorter filter", filterLimit)
 
 // filter selects what the response to a call shows, by the call's parameter filter.
 type filter[T any] struct {
 	by  call
-	is  *Filter[T] // nil if everything is wanted
-	end time.Time  // deadline; zero before it begins
+	is  *bexpr.Evaluator // nil if everything is wanted
+	end time.Time        // deadline; zero before it begins
 }
 
 // filterOf reads the filter of a call whose response lists values of a type.
 func filterOf[T any](c call) *filter[T] {
-	is, err := NewFilter[T](c.Text("filter"))
+	is, err := evaluatorOf(c.Text("filter"), (*T)(nil))
 	if c.Err == nil {
 		c.Err = err
 	}
@@ -140,7 +130,7 @@ func (f *filter[T]) wants(value *T) bool {
 		return false
 	}
 	var wanted bool
-	wanted, f.by.Err = f.is.Matches(value)
+	wanted, f.by.Err = f.is.Evaluate(value)
 	return wanted
 }
 

@@ -26,9 +26,9 @@ func TestFilterStopsAtItsTime(t *testing.T) {
 	} {
 		r := httptest.NewRequestWithContext(row.ctx, "GET", "/v1/catalog/nodes?filter=Node+==+n1", nil)
 		c := call{Call: &web.Call{Params: web.ParamsOf(r), R: r}}
-		f := filterOf[Node](c)
+		f := filterOf[listedNode](c)
 		f.end = row.end
-		kept := f.of([]Node{{Node: "n2"}, {Node: "n1"}})
+		kept := f.of([]listedNode{{Node: "n2"}, {Node: "n1"}})
 		expect.That(t, len(kept) == row.kept && c.Err == row.want, "%s: kept %v and the error is %v", row.name, kept, c.Err)
 	}
 }

@@ -23,7 +23,20 @@ func (c call) getKey() (any, error) {
 	}
 	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.KeyTopic, Name: key}, func(v *kv.View) web.Found {
 		e, index := v.Get(key)
-		return web.Found{Index: uint64(index), Absent: e == nil, Document: func() (any, error) { return c.showEntry(e) }}
+		return web.Found{Index: uint64(index), Absent: e == nil, Document: func() (any, error) {
+			if e == nil {
+				return c.respondNothing()
+			}
+			if e.Session != "" {
+				web.LabelFence(c.W.Header(), e.Fence)
+			}
+			if !c.Given("raw") {
+				return []pair{showPair(e)}, nil
+			}
+			c.W.Header().Set("Content-Security-Policy", "sandbox")
+			web.Respond(c.W, c.R, http.StatusOK, "text/plain", e.Value)
+			return web.Sent, nil
+		}}
 	}))
 }
 
@@ -68,16 +81,8 @@ func (c call) listKeys(prefix string) (any, error) {
 
 // putKey is PUT kv/{key}, with at most one of cas, acquire and release.
 func (c call) putKey() (any, error) {
-	op := c.keyWrite()
-	if c.Err == nil {
-		op.Value, c.Err = c.readValue()
-	}
-	return c.writeKey(op)
-}
-
-// keyWrite reads what a PUT asks for, without its body.
-func (c call) keyWrite() (op kv.KeyOp) {
-	if op.Key = c.Rest(); op.Key == "" {
+	op := kv.KeyOp{Key: c.Rest()}
+	if op.Key == "" {
 		c.Err = errMissingKey
 	}
 	op.Flags, _ = c.Number("flags")
@@ -92,7 +97,10 @@ func (c call) keyWrite() (op kv.KeyOp) {
 	case release:
 		op.Verb, op.Session = kv.Release, c.Text("release")
 	}
-	return op
+	if c.Err == nil {
+		op.Value, c.Err = c.readValue()
+	}
+	return c.writeKey(op)
 }
 
 // deleteKey is DELETE kv/{key}, with at most one of cas and recurse.
@@ -151,24 +159,9 @@ func (c call) performOnce(op kv.Op) (kv.Result, error) {
 	}
 	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
 	if err == nil && result.Refusal != "" {
-		err = consulError("raft apply failed: " + result.Refusal)
+		err = rejected("raft apply failed: %s", result.Refusal)
 	}
 	return result, err
-}
-
-func (c call) showEntry(e *kv.Pair) (any, error) {
-	if e == nil {
-		return c.respondNothing()
-	}
-	if e.Session != "" {
-		web.LabelFence(c.W.Header(), e.Fence)
-	}
-	if !c.Given("raw") {
-		return []pair{showPair(e)}, nil
-	}
-	c.W.Header().Set("Content-Security-Policy", "sandbox")
-	web.Respond(c.W, c.R, http.StatusOK, "text/plain", e.Value)
-	return web.Sent, nil
 }
 
 // respondNothing sends 404 without a body.

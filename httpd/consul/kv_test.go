@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -59,9 +60,8 @@ func FuzzDecodeSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		op, err := decodeSession(body, "")
 		if err != nil {
-			var malformed Malformed
-			var rejected Rejected
-			need.That(t, errors.As(err, &malformed) || errors.As(err, &rejected), "%q: an error without a status: %v", body, err)
+			var refused *web.Refusal
+			need.That(t, errors.As(err, &refused) && (refused.Status == 400 || refused.Status == 500), "%q: an error without a status: %v", body, err)
 			return
 		}
 		need.That(t, op.LockDelay >= 0 && op.TTL >= 0 && (op.TTL == 0 || op.TTL >= 2*minSessionTTL.Milliseconds()) && op.TTL <= 2*maxSessionTTL.Milliseconds() && op.ID == "", "%q: %+v is out of bounds", body, op)
@@ -83,9 +83,8 @@ func FuzzDecodeTxn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		txn, errs, err := decodeTxn(body, place{Datacenter: "dc1"})
 		if err != nil {
-			var malformed Malformed
-			var tooMany tooManyOps
-			need.That(t, errors.As(err, &malformed) || errors.As(err, &tooMany), "%q: an error without a status: %v", body, err)
+			var refused *web.Refusal
+			need.That(t, errors.As(err, &refused) && (refused.Status == 400 || refused.Status == 413), "%q: an error without a status: %v", body, err)
 			return
 		}
 		need.That(t, len(txn.Ops) <= maxTxnOps && len(errs) <= len(txn.Ops), "%q: %d operations, %d errors", body, len(txn.Ops), len(errs))

@@ -13,90 +13,74 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Service is a service of the catalog, however it was registered, before it gets the form of a response.
-type Service struct {
+// listedService is a service of the catalog, however it was registered, before it gets the form of a response.
+type listedService struct {
 	Node              string // the registry's name
 	ID, Name          string
 	Kind, SocketPath  string
 	Tags              []string
 	Address           string
 	Port              int32
-	Tagged            map[string]Address
+	Tagged            map[string]listedAddress
 	Meta              map[string]string
-	Weights           Weights
+	Weights           weights
 	EnableTagOverride bool
 	Locality, Ports   json.RawMessage
-	Proxy             *Proxy
+	Proxy             *proxy
 	Native            bool
 	CreateIndex       registry.Index
 	ModifyIndex       registry.Index
-	Checks            []Check // its own, without those of its node
+	Checks            []listedCheck // its own, without those of its node
 }
 
-// Address is one of a service's tagged addresses.
-type Address struct {
+// listedAddress is one of a service's tagged addresses.
+type listedAddress struct {
 	Address string
 	Port    int32
 }
 
-// Weights are a service's weights in weighted responses.
-type Weights struct{ Passing, Warning int32 }
+// weights are a service's weights in weighted responses.
+type weights struct{ Passing, Warning int32 }
 
-// ServiceOf returns a lease as a service, with the name that its application has in Consul's API.
-func ServiceOf(l *registry.Lease, name string) Service {
-	var s Service
-	if l.Service != nil {
-		s = fromCatalog(l)
-	} else {
-		s = fromEureka(l, name)
+// serviceOf returns a lease as a service, with the name that its application has in Consul's API.
+func serviceOf(l *registry.Lease, name string) listedService {
+	i, c := l.Instance, l.Service
+	var s listedService
+	port, secure := i.MainPort()
+	if c != nil {
+		s = listedService{
+			Node: c.Node, ID: c.ID, Name: c.Name, Kind: c.Kind, SocketPath: c.SocketPath, Tags: c.Tags, Address: c.Address, Port: c.Port,
+			Tagged: taggedOf(c.Tagged), Meta: metaOf(i), Weights: weights{c.WeightPassing, c.WeightWarning}, EnableTagOverride: c.TagOverride,
+			Locality: c.Locality, Ports: c.Ports, Proxy: proxyOf(c), Native: c.Native, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
+		}
+		if len(c.Ports) > 0 && c.Port == 0 { // the instance has the default port
+			s.Port = int32(port.Number)
+		}
+	} else { // on the logical node
+		// Clients of Eureka register again with each change of status; that does not change the service's indexes unless it
+		// says something new.
+		s = listedService{
+			ID: i.ID(), Name: name, Address: cmp.Or(i.IPAddr, i.HostName), Port: int32(port.Number),
+			Meta: metaOf(i), Weights: weights{1, 1}, Proxy: noProxy, CreateIndex: l.Defined, ModifyIndex: l.Defined,
+		}
+		if _, said := s.Meta[secureMeta]; secure && !said {
+			s.Meta[secureMeta] = "true"
+		}
+	}
+	if s.Tags == nil {
+		s.Tags = []string{} // shown as an empty list, not as null
 	}
 	s.Checks = checksOf(l, s)
 	return s
 }
 
-func fromCatalog(l *registry.Lease) Service {
-	c := l.Service
-	port := c.Port
-	if len(c.Ports) > 0 && port == 0 { // the instance has the default port
-		shown, _ := l.Instance.MainPort()
-		port = int32(shown.Number)
-	}
-	return Service{
-		Node: c.Node, ID: c.ID, Name: c.Name, Kind: c.Kind, SocketPath: c.SocketPath, Tags: tagsOf(c.Tags), Address: c.Address, Port: port,
-		Tagged: taggedOf(c.Tagged), Meta: metaOf(l.Instance), Weights: Weights{c.WeightPassing, c.WeightWarning}, EnableTagOverride: c.TagOverride,
-		Locality: c.Locality, Ports: c.Ports, Proxy: proxyOf(c), Native: c.Native, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
-	}
-}
-
-// fromEureka returns an instance that a client of Eureka registered. It is on the logical node. Clients of Eureka
-// register again with each change of status; that does not change the service's indexes unless it says something new.
-func fromEureka(l *registry.Lease, name string) Service {
-	i := l.Instance
-	port, secure := i.MainPort()
-	s := Service{
-		ID: i.ID(), Name: name, Tags: []string{}, Address: cmp.Or(i.IPAddr, i.HostName), Port: int32(port.Number),
-		Meta: metaOf(i), Weights: Weights{1, 1}, Proxy: noProxy, CreateIndex: l.Defined, ModifyIndex: l.Defined,
-	}
-	if _, said := s.Meta[secureMeta]; secure && !said {
-		s.Meta[secureMeta] = "true"
-	}
-	return s
-}
-
-func tagsOf(tags []string) []string {
-	if tags == nil {
-		return []string{} // shown as an empty list, not as null
-	}
-	return tags
-}
-
-func taggedOf(tagged []catalog.TaggedAddress) map[string]Address {
+func taggedOf(tagged []catalog.TaggedAddress) map[string]listedAddress {
 	if len(tagged) == 0 {
 		return nil
 	}
-	m := make(map[string]Address, len(tagged))
+	m := make(map[string]listedAddress, len(tagged))
 	for _, t := range tagged {
-		m[t.Tag] = Address{t.Address, t.Port}
+		m[t.Tag] = listedAddress{t.Address, t.Port}
 	}
 	return m
 }
@@ -110,17 +94,17 @@ func metaOf(i *registry.Instance) map[string]string {
 	return m
 }
 
-// HasTags reports whether the service has all of tags, ignoring case.
-func (s Service) HasTags(tags []string) bool {
+// hasTags reports whether the service has all of tags, ignoring case.
+func (s listedService) hasTags(tags []string) bool {
 	return !slices.ContainsFunc(tags, func(want string) bool {
 		return !slices.ContainsFunc(s.Tags, func(has string) bool { return strings.EqualFold(has, want) })
 	})
 }
 
-// Itself returns the service "consul", which stands for the cluster's servers.
-func (h Home) Itself() Service {
-	return Service{
-		ID: itselfID, Name: itselfID, Tags: []string{}, Port: int32(h.Port), Meta: map[string]string{}, Weights: Weights{1, 1},
+// itself returns the service "consul", which stands for the cluster's servers.
+func (h place) itself() listedService {
+	return listedService{
+		ID: itselfID, Name: itselfID, Tags: []string{}, Port: int32(h.Port), Meta: map[string]string{}, Weights: weights{1, 1},
 		Proxy: noProxy, CreateIndex: 1, ModifyIndex: 1,
 	}
 }
@@ -135,19 +119,19 @@ type agentService struct {
 	Port              int32
 	Ports             json.RawMessage `json:",omitempty"`
 	Address           string
-	SocketPath        string             `json:",omitempty"`
-	TaggedAddresses   map[string]Address `json:",omitempty"`
-	Weights           Weights
+	SocketPath        string                   `json:",omitempty"`
+	TaggedAddresses   map[string]listedAddress `json:",omitempty"`
+	Weights           weights
 	EnableTagOverride bool
 	ContentHash       string   `json:",omitempty"`
-	Proxy             *Proxy   `json:",omitempty"`
+	Proxy             *proxy   `json:",omitempty"`
 	Connect           *connect `json:",omitempty"`
 	Datacenter        string
 	Locality          json.RawMessage `json:",omitempty"`
 }
 
-// Agent returns the service as the agent shows it. Only proxies and gateways show a proxy's settings.
-func (h Home) Agent(s Service) agentService {
+// agentService returns the service as the agent shows it. Only proxies and gateways show a proxy's settings.
+func (h place) agentService(s listedService) agentService {
 	shown := agentService{
 		Kind: s.Kind, ID: s.ID, Service: s.Name, Tags: s.Tags, Meta: s.Meta, Port: s.Port, Ports: s.Ports, Address: s.Address, SocketPath: s.SocketPath,
 		TaggedAddresses: s.Tagged, Weights: s.Weights, EnableTagOverride: s.EnableTagOverride, Datacenter: h.Datacenter, Locality: s.Locality,
@@ -168,23 +152,23 @@ type nodeService struct {
 	Service           string
 	Tags              []string
 	Address           string
-	TaggedAddresses   map[string]Address `json:",omitempty"`
-	Meta              map[string]string  // nil if empty: Consul shows null here, but {} in other responses
-	Port              int32              `json:",omitempty"`
-	Ports             json.RawMessage    `json:",omitempty" bexpr:"-"`
-	SocketPath        string             `json:",omitempty"`
-	Weights           Weights
+	TaggedAddresses   map[string]listedAddress `json:",omitempty"`
+	Meta              map[string]string        // nil if empty: Consul shows null here, but {} in other responses
+	Port              int32                    `json:",omitempty"`
+	Ports             json.RawMessage          `json:",omitempty" bexpr:"-"`
+	SocketPath        string                   `json:",omitempty"`
+	Weights           weights
 	EnableTagOverride bool
 	Locality          json.RawMessage `json:",omitempty" bexpr:"-"`
-	Proxy             *Proxy
+	Proxy             *proxy
 	Connect           connect
 	PeerName          string
 	CreateIndex       registry.Index `bexpr:"-"`
 	ModifyIndex       registry.Index `bexpr:"-"`
 }
 
-// OnNode returns the service as its node shows it.
-func (s Service) OnNode() nodeService {
+// onNode returns the service as its node shows it.
+func (s listedService) onNode() nodeService {
 	if len(s.Meta) == 0 {
 		s.Meta = nil
 	}
@@ -208,14 +192,14 @@ type catalogService struct {
 	ServiceName              string
 	ServiceTags              []string
 	ServiceAddress           string
-	ServiceTaggedAddresses   map[string]Address `json:",omitempty"`
-	ServiceWeights           Weights
+	ServiceTaggedAddresses   map[string]listedAddress `json:",omitempty"`
+	ServiceWeights           weights
 	ServiceMeta              map[string]string
 	ServicePort              int32
 	ServicePorts             json.RawMessage `bexpr:"-"`
 	ServiceSocketPath        string
 	ServiceEnableTagOverride bool
-	ServiceProxy             *Proxy
+	ServiceProxy             *proxy
 	ServiceConnect           connect
 	ServiceLocality          json.RawMessage `bexpr:"-"`
 	PeerName                 string          `json:"-"` // always empty: other clusters' services are not here
@@ -223,8 +207,8 @@ type catalogService struct {
 	ModifyIndex              registry.Index  `bexpr:"-"`
 }
 
-// With returns the service with its node.
-func (s Service) With(n Node) catalogService {
+// with returns the service with its node.
+func (s listedService) with(n listedNode) catalogService {
 	return catalogService{
 		ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta,
 		ServiceKind: s.Kind, ServiceID: s.ID, ServiceName: s.Name, ServiceTags: s.Tags, ServiceAddress: s.Address, ServiceTaggedAddresses: s.Tagged,
@@ -233,33 +217,33 @@ func (s Service) With(n Node) catalogService {
 	}
 }
 
-// HealthService is a service with its node and all checks that concern it, in responses of health/service.
-type HealthService struct {
-	Node    Node
+// listedHealth is a service with its node and all checks that concern it, in responses of health/service.
+type listedHealth struct {
+	Node    listedNode
 	Service nodeService
-	Checks  []Check
+	Checks  []listedCheck
 }
 
-// With returns a node's service with the checks of both.
-func With(n Node, ofNode []Check, s Service) HealthService {
-	checks := make([]Check, 0, len(ofNode)+len(s.Checks))
-	return HealthService{Node: n, Service: s.OnNode(), Checks: append(append(checks, ofNode...), s.Checks...)}
+// healthOf returns a node's service with the checks of both.
+func healthOf(n listedNode, ofNode []listedCheck, s listedService) listedHealth {
+	checks := make([]listedCheck, 0, len(ofNode)+len(s.Checks))
+	return listedHealth{Node: n, Service: s.onNode(), Checks: append(append(checks, ofNode...), s.Checks...)}
 }
 
-// Passing reports whether every check is passing; a service without checks counts as passing.
-func (h HealthService) Passing() bool {
-	return !slices.ContainsFunc(h.Checks, func(c Check) bool { return c.Status != StatusWord(catalog.Passing) })
+// passing reports whether every check is passing; a service without checks counts as passing.
+func (h listedHealth) passing() bool {
+	return !slices.ContainsFunc(h.Checks, func(c listedCheck) bool { return c.Status != StatusWord(catalog.Passing) })
 }
 
 // agentHealth is a service with its health, in responses of agent/health/service.
 type agentHealth struct {
 	AggregatedStatus string
 	Service          *agentService
-	Checks           []Check
+	Checks           []listedCheck
 }
 
-// Check is a check in responses.
-type Check struct {
+// listedCheck is a check in responses.
+type listedCheck struct {
 	Node        string
 	CheckID     string
 	Name        string
@@ -283,11 +267,8 @@ type Check struct {
 	follows  bool // Output may contain the same from a check that it follows
 }
 
-// Follows reports whether the check is an alias.
-func (c Check) Follows() bool { return c.follows }
-
-// Public returns the check without what a service answered, except its status.
-func (c Check) Public() Check {
+// public returns the check without what a service answered, except its status.
+func (c listedCheck) public() listedCheck {
 	if before, _, has := strings.Cut(c.Output, " Output: "); has && (c.answered || c.follows) { // see probe
 		c.Output = before
 	}
@@ -299,11 +280,11 @@ func OutputOf(c *catalog.Check, answers bool) string {
 	if answers {
 		return c.Output
 	}
-	return checkOf(c).Public().Output
+	return checkOf(c).public().Output
 }
 
-// Agent returns the check as the agent shows it: without indexes.
-func (c Check) Agent() Check {
+// withoutIndexes returns the check as the agent shows it.
+func (c listedCheck) withoutIndexes() listedCheck {
 	c.CreateIndex, c.ModifyIndex = 0, 0
 	return c
 }
@@ -312,8 +293,8 @@ func (c Check) Agent() Check {
 var noDefinition = json.RawMessage("{}")
 
 // checkOf returns a stored check as responses show it.
-func checkOf(c *catalog.Check) Check {
-	shown := Check{
+func checkOf(c *catalog.Check) listedCheck {
+	shown := listedCheck{
 		Node: ShownNode(c.Node), CheckID: c.ID, Name: c.Name, Status: StatusWord(c.Status), Notes: c.Notes, Output: c.Output, ServiceID: c.Service,
 		ServiceTags: []string{}, Type: c.Type, Definition: noDefinition, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
 	}
@@ -338,8 +319,8 @@ func shownDuration(ms int64) string {
 
 // nodeChecks returns the checks of a node itself as responses show them; n is nil for the logical node if nothing was
 // registered on it.
-func nodeChecks(logical bool, n *catalog.Node) []Check {
-	checks := []Check{}
+func nodeChecks(logical bool, n *catalog.Node) []listedCheck {
+	checks := []listedCheck{}
 	if logical {
 		checks = append(checks, serfHealth)
 	}
@@ -353,7 +334,7 @@ func nodeChecks(logical bool, n *catalog.Node) []Check {
 }
 
 // serfHealth is the logical node's, which is not stored.
-var serfHealth = func() Check {
+var serfHealth = func() listedCheck {
 	alive := catalog.AgentAlive
 	alive.CreateIndex, alive.ModifyIndex = 1, 1
 	return checkOf(&alive)
@@ -361,10 +342,14 @@ var serfHealth = func() Check {
 
 // checksOf returns the checks of a service: the registered ones, and those that express what Rollcall knows of its
 // status.
-func checksOf(l *registry.Lease, s Service) []Check {
-	checks := []Check{}
+func checksOf(l *registry.Lease, s listedService) []listedCheck {
+	checks := []listedCheck{}
 	if l.Service == nil {
-		checks = append(checks, s.check(l, "service:"+s.ID, "Eureka status", eurekaType, statusOf(l.Instance.Status)))
+		state := catalog.Critical // an instance that is not UP gets no requests
+		if l.Instance.Status == registry.Up {
+			state = catalog.Passing
+		}
+		checks = append(checks, s.check(l, "service:"+s.ID, "Eureka status", eurekaType, state))
 	} else {
 		for _, c := range l.Service.Checks {
 			shown := checkOf(c)
@@ -384,45 +369,34 @@ const (
 	overrideType = "override"
 )
 
-// statusOf converts a status of Eureka's to a check's: an instance that is not UP gets no requests.
-func statusOf(s registry.Status) catalog.CheckStatus {
-	if s == registry.Up {
-		return catalog.Passing
-	}
-	return catalog.Critical
-}
-
 // decided returns the check that keeps a service out of use by a decision made in Rollcall or through Eureka's API, if
 // there is one: OUT_OF_SERVICE is maintenance, another status without a check as its cause is an override.
-func (s Service) decided(l *registry.Lease, checks []Check) (Check, bool) {
+func (s listedService) decided(l *registry.Lease, checks []listedCheck) (listedCheck, bool) {
 	i := l.Instance
 	switch {
 	case i.Status == registry.Up, l.Service != nil && i.Overridden == registry.Unknown:
-		return Check{}, false // its checks, or its node's, say it all
+		return listedCheck{}, false // its checks, or its node's, say it all
 	case i.Status == registry.OutOfService:
-		m := maintenance(s.ID, reasonOf(l))
-		if slices.ContainsFunc(checks, func(c Check) bool { return c.CheckID == m.ID }) {
-			return Check{}, false
+		reason := ""
+		if l.Override != nil {
+			reason = l.Override.By.Reason
+		}
+		m := maintenance(s.ID, reason)
+		if slices.ContainsFunc(checks, func(c listedCheck) bool { return c.CheckID == m.ID }) {
+			return listedCheck{}, false
 		}
 		c := s.check(l, m.ID, m.Name, m.Type, catalog.Critical)
 		c.Notes = m.Notes
 		return c, true
-	case slices.ContainsFunc(checks, func(c Check) bool { return c.Status == StatusWord(catalog.Critical) }):
-		return Check{}, false
+	case slices.ContainsFunc(checks, func(c listedCheck) bool { return c.Status == StatusWord(catalog.Critical) }):
+		return listedCheck{}, false
 	}
 	return s.check(l, "_status_override:"+s.ID, "Status override", overrideType, catalog.Critical), true
 }
 
-func reasonOf(l *registry.Lease) string {
-	if l.Override == nil {
-		return ""
-	}
-	return l.Override.By.Reason
-}
-
 // check returns a check that nobody registered.
-func (s Service) check(l *registry.Lease, id, name, kind string, status catalog.CheckStatus) Check {
-	return Check{
+func (s listedService) check(l *registry.Lease, id, name, kind string, status catalog.CheckStatus) listedCheck {
+	return listedCheck{
 		Node: ShownNode(s.Node), CheckID: id, Name: name, Status: StatusWord(status), Output: explained(l), ServiceID: s.ID, ServiceName: s.Name,
 		ServiceTags: s.Tags, Type: kind, Definition: noDefinition, CreateIndex: l.Registered, ModifyIndex: l.Changed,
 	}
@@ -450,8 +424,8 @@ func explained(l *registry.Lease) string {
 // maintenanceWord is the aggregate of a service kept out of use.
 const maintenanceWord = "maintenance"
 
-// Aggregate returns the worst of checks: passing, warning, critical or maintenance.
-func Aggregate(checks []Check) string {
+// aggregate returns the worst of checks: passing, warning, critical or maintenance.
+func aggregate(checks []listedCheck) string {
 	worst := 0
 	for _, c := range checks {
 		state, _ := parseStatus(c.Status)
@@ -463,8 +437,8 @@ func Aggregate(checks []Check) string {
 	return StatusWord(catalog.CheckStatus(worst))
 }
 
-// Worse reports whether one aggregate is worse than another.
-func Worse(one, other string) bool { return rank(one) > rank(other) }
+// worse reports whether one aggregate is worse than another.
+func worse(one, other string) bool { return rank(one) > rank(other) }
 
 func rank(aggregate string) int {
 	if aggregate == maintenanceWord {

@@ -26,7 +26,7 @@ func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need,
 	if len(ids) == 0 && !elsewhere {
 		return nil, nil
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,6 @@
 package consul
 
 import (
-	"context"
-	"fmt"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -15,13 +13,13 @@ import (
 
 // spelledNode returns the registry's name for a node that a request may spell differently. It waits for the newest
 // view only if this node does not know the name.
-func (e *endpoints) spelledNode(ctx context.Context, name string) (string, error) {
-	if v := web.StaleView(e.Service); v != nil {
+func (c call) spelledNode(name string) (string, error) {
+	if v := web.StaleView(c.Service); v != nil {
 		if spelled, known := v.SpelledNode(name); known {
 			return spelled, nil
 		}
 	}
-	v, err := e.newestForConsul(ctx)
+	v, err := c.newest()
 	if err != nil {
 		return "", err
 	}
@@ -31,23 +29,23 @@ func (e *endpoints) spelledNode(ctx context.Context, name string) (string, error
 
 // ownNode returns the registry's name for the node of the call's agent, for a change that is refused if the node does
 // not exist.
-func (c call) ownNode() (string, error) { return c.spelledNode(c.R.Context(), c.agent().node) }
+func (c call) ownNode() (string, error) { return c.spelledNode(c.agent().node) }
 
 // onSpelledNode returns a registration with its node, and the nodes that its alias checks follow, under the
 // registry's names.
-func (e *endpoints) onSpelledNode(ctx context.Context, op registry.RegisterCatalog) (registry.RegisterCatalog, error) {
+func (c call) onSpelledNode(op registry.RegisterCatalog) (registry.RegisterCatalog, error) {
 	for _, check := range op.Checks {
 		if check.Alias == nil {
 			continue
 		}
-		spelled, err := e.spelledNode(ctx, check.Alias.Node)
+		spelled, err := c.spelledNode(check.Alias.Node)
 		if err != nil {
 			return op, err
 		}
 		check.Alias.Node = spelled
 	}
 	given := op.On()
-	spelled, err := e.spelledNode(ctx, given)
+	spelled, err := c.spelledNode(given)
 	if err != nil || spelled == given {
 		return op, err
 	}
@@ -55,16 +53,16 @@ func (e *endpoints) onSpelledNode(ctx context.Context, op registry.RegisterCatal
 }
 
 // spellNodes gives the nodes in a transaction their names in the registry.
-func (e *endpoints) spellNodes(ctx context.Context, ops []kv.TxnOp) (err error) {
+func (c call) spellNodes(ops []kv.TxnOp) (err error) {
 	for _, op := range ops {
 		if op.Catalog == nil {
 			continue
 		}
-		if op.Catalog.Node, err = e.spelledNode(ctx, op.Catalog.Node); err != nil {
+		if op.Catalog.Node, err = c.spelledNode(op.Catalog.Node); err != nil {
 			return err
 		}
 		if given := op.Catalog.Register; given != nil {
-			if *given, err = e.onSpelledNode(ctx, *given); err != nil {
+			if *given, err = c.onSpelledNode(*given); err != nil {
 				return err
 			}
 		}
@@ -85,7 +83,7 @@ func (c call) renamed(op registry.RegisterCatalog) (old string, err error) {
 			return "", nil
 		}
 	}
-	v, err := c.newestForConsul(c.R.Context())
+	v, err := c.newest()
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +97,7 @@ func (c call) renamed(op registry.RegisterCatalog) (old string, err error) {
 	case known && (op.KeepNode || strings.EqualFold(n.ID, given.ID)):
 		return "", nil
 	case known && n.Alive() && (n.ID != "" || old != ""):
-		return "", consulError(fmt.Sprintf("Error while renaming Node ID: %q: Node name %s is reserved by node %s with name %s (%s)", given.ID, given.Name, n.ID, n.Name, n.Address))
+		return "", rejected("Error while renaming Node ID: %q: Node name %s is reserved by node %s with name %s (%s)", given.ID, given.Name, n.ID, n.Name, n.Address)
 	case old == "":
 		return "", nil
 	}

@@ -65,7 +65,7 @@ func (c call) deleteInParts(op kv.KeyOp) (kv.Result, error) {
 func (c call) removeNode(op registry.DeregisterCatalog) (registry.Result, error) {
 	steps := 1
 	for range maxTries {
-		v, err := c.newestForConsul(c.R.Context())
+		v, err := c.newest()
 		if err != nil {
 			return registry.Result{}, err
 		}
@@ -78,7 +78,7 @@ func (c call) removeNode(op registry.DeregisterCatalog) (registry.Result, error)
 			}
 			steps++
 		}
-		result, err := c.applyCatalog(c.R.Context(), op)
+		result, err := c.applyCatalog(op)
 		if err != nil || result.Outcome != registry.TooMany {
 			c.W.Header().Set(partsHeader, strconv.Itoa(steps))
 			return result, err

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -115,10 +114,24 @@ func (c call) readConsul(q web.Query, indexed bool, s web.Source) (any, error) {
 }
 
 // consulQuery reads the parameters that all reads share.
-func (c call) consulQuery() (q web.Query) {
-	q.Read = c.consulFreshness()
-	q.After = c.after()
-	q.Wait = c.blocking()
+func (c call) consulQuery() web.Query {
+	q := web.Query{Read: c.consulFreshness(), Wait: web.DefaultWait}
+	if text := c.Text("index"); text != "" && text != "-1" { // some Java clients begin with -1
+		after, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			c.Refuse("Invalid index")
+		}
+		q.After = after
+	}
+	if text := c.Text("wait"); text != "" {
+		wait, err := time.ParseDuration(text)
+		if err != nil {
+			c.Refuse("Invalid wait time")
+		}
+		if wait > 0 {
+			q.Wait = min(wait, web.MaxWait)
+		}
+	}
 	return q
 }
 
@@ -148,64 +161,26 @@ func (c call) consulFreshness() registry.Consistency {
 	return registry.Linearizable
 }
 
-// after reads an index. Some Java clients begin with -1.
-func (c call) after() uint64 {
-	text := c.Text("index")
-	if text == "" || text == "-1" {
-		return 0
-	}
-	after, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		c.Refuse("Invalid index")
-	}
-	return after
-}
-
-// blocking reads how long a read may wait for a change.
-func (c call) blocking() time.Duration {
-	text := c.Text("wait")
-	if text == "" {
-		return web.DefaultWait
-	}
-	wait, err := time.ParseDuration(text)
-	if err != nil {
-		c.Refuse("Invalid wait time")
-	}
-	if wait <= 0 {
-		return web.DefaultWait
-	}
-	return min(wait, web.MaxWait)
-}
-
 // Consul's clients show the text of an error, and give meaning to some texts and statuses: the holder of a lock goes
 // on after a 500, and after nothing else (hashicorp/consul, api/api.go, IsRetryableError).
 
-// maxValue bounds the value of a key and the body of a transaction, in bytes.
-const maxValue = kv.MaxValue
-
-// readValue reads a body of at most maxValue bytes unchanged.
+// readValue reads the value of a key, or the body of a transaction, unchanged.
 func (c call) readValue() ([]byte, error) {
-	if c.R.ContentLength > maxValue {
-		return nil, valueTooLarge(fmt.Sprintf("%d", c.R.ContentLength))
+	size := strconv.FormatInt(c.R.ContentLength, 10)
+	if c.R.ContentLength <= kv.MaxValue {
+		value, err := c.RawBody(kv.MaxValue + 1)
+		if err != nil || len(value) <= kv.MaxValue {
+			return value, err
+		}
+		size = fmt.Sprintf("more than %d", kv.MaxValue)
 	}
-	value, err := c.RawBody(maxValue + 1)
-	if err != nil {
-		return nil, err
-	}
-	if len(value) > maxValue {
-		return nil, valueTooLarge(fmt.Sprintf("more than %d", maxValue))
-	}
-	return value, nil
+	text := fmt.Sprintf("Request body(%s bytes) too large, max size: %d bytes. See docs/reference/protocol/coordination.md.", size, kv.MaxValue)
+	return nil, &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: text}
 }
 
-func valueTooLarge(size string) error {
-	text := fmt.Sprintf("Request body(%s bytes) too large, max size: %d bytes. See docs/reference/protocol/coordination.md.", size, maxValue)
-	return &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: text}
-}
-
-// newestForConsul waits for a leader as long as Consul's clients need.
-func (e *endpoints) newestForConsul(ctx context.Context) (v *registry.View, err error) {
-	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, e.catalogSource(registry.Topic{Kind: registry.AllTopic}, func(newest *registry.View) web.Found {
+// newest waits for a leader as long as Consul's clients need.
+func (c call) newest() (v *registry.View, err error) {
+	_, err = web.ReadOnce(c.R.Context(), web.Query{Read: registry.Linearizable}, c.catalogSource(registry.Topic{Kind: registry.AllTopic}, func(newest *registry.View) web.Found {
 		v = newest
 		return web.Found{}
 	}))

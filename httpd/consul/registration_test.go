@@ -1,4 +1,4 @@
-package consul_test
+package consul
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -33,7 +33,7 @@ func TestServicesAreReadLeniently(t *testing.T) {
 		{"something follows", `{"Name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true} and more`},
 		{"weights of nothing", `{"Name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true,"Weights":{"Passing":0,"Warning":0}}`},
 	} {
-		op, err := consul.DecodeService([]byte(row.body), "", "10.1.0.1")
+		op, err := decodeService([]byte(row.body), "", "10.1.0.1")
 		if err != nil {
 			t.Errorf("%s: %v", row.name, err)
 			continue
@@ -52,7 +52,7 @@ func TestServicesWithoutAPortGetEurekasDefault(t *testing.T) {
 		`{"Name":"x","Port":80}`: {Number: 80, Enabled: true},
 		`{"Name":"x","Ports":[{"Name":"a","Port":1},{"Name":"b","Port":2,"Default":true}]}`: {Number: 2, Enabled: true},
 	} {
-		op, err := consul.DecodeService([]byte(body), "", "h")
+		op, err := decodeService([]byte(body), "", "h")
 		expect.That(t, err == nil && op.Instance.Port == want, "%s: got %+v, %v; want %+v", body, op.Instance.Port, err, want)
 	}
 }
@@ -63,11 +63,11 @@ func TestServicesHaveTaggedAddressesOfAllFamilies(t *testing.T) {
 		"fd00::1":  "[{lan_ipv6 fd00::1 80} {wan_ipv6 fd00::1 80}]",
 		"a.test":   "[]",
 	} {
-		op, err := consul.DecodeService(fmt.Appendf(nil, `{"Name":"x","Port":80,"Address":%q}`, address), "", "h")
+		op, err := decodeService(fmt.Appendf(nil, `{"Name":"x","Port":80,"Address":%q}`, address), "", "h")
 		got := fmt.Sprint(op.Service.Tagged)
 		expect.That(t, err == nil && got == want, "%s: got %s, %v; want %s", address, got, err, want)
 	}
-	op, err := consul.DecodeService([]byte(`{"Name":"x","Address":"10.0.0.1","TaggedAddresses":{"lan_ipv4":{"Address":"10.0.0.2","Port":1}}}`), "", "h")
+	op, err := decodeService([]byte(`{"Name":"x","Address":"10.0.0.1","TaggedAddresses":{"lan_ipv4":{"Address":"10.0.0.2","Port":1}}}`), "", "h")
 	got, want := fmt.Sprint(op.Service.Tagged), "[{lan_ipv4 10.0.0.2 1} {wan_ipv4 10.0.0.1 0}]"
 	expect.That(t, err == nil && got == want, "what is given stays: got %s, %v; want %s", got, err, want)
 }
@@ -81,8 +81,7 @@ func TestServiceMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
 		meta[fmt.Sprint(i)] = "x"
 	}
 	_, err := decodeMeta(meta)
-	malformed := consul.Malformed("")
-	expect.That(t, errors.As(err, &malformed) && strings.Contains(err.Error(), "more than 256 key/value pairs"), "257 entries: %v", err)
+	expect.That(t, err != nil && web.RefusalOf(err).Status == 400 && strings.Contains(err.Error(), "more than 256 key/value pairs"), "257 entries: %v", err)
 	if _, err := decodeMeta(map[string]string{"k": strings.Repeat("x", 64<<10)}); err == nil {
 		t.Error("more than 64 KiB are accepted")
 	}
@@ -90,13 +89,13 @@ func TestServiceMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
 
 func decodeMeta(meta map[string]string) (registry.RegisterCatalog, error) {
 	body, _ := json.Marshal(map[string]any{"Name": "x", "Meta": meta})
-	return consul.DecodeService(body, "", "h")
+	return decodeService(body, "", "h")
 }
 
 // A number means nanoseconds, as Go's clients write durations.
 func TestCheckDurationsAreTextsOrNanoseconds(t *testing.T) {
 	for text, want := range map[string]int64{`"10s"`: 10_000, `"1500ms"`: 1500, `1000000000`: 1000, `"1ns"`: 1, `"1h"`: 3_600_000} {
-		op, err := consul.DecodeCheck([]byte(`{"Name":"c","TTL":` + text + `}`))
+		op, err := decodeCheck([]byte(`{"Name":"c","TTL":` + text + `}`))
 		expect.That(t, err == nil && op.Checks[0].TTL == want, "%s: got %+v, %v; want %d ms", text, op.Checks, err, want)
 	}
 }
@@ -107,7 +106,7 @@ func TestCheckWithoutAnIDHasItsNameForIt(t *testing.T) {
 		`{"Name":"c","ID":"i","TTL":"1s"}`:      "i",
 		`{"Name":"c","CheckID":"k","TTL":"1s"}`: "k",
 	} {
-		op, err := consul.DecodeCheck([]byte(body))
+		op, err := decodeCheck([]byte(body))
 		expect.That(t, err == nil && op.Checks[0].ID == want, "%s: got %+v, %v; want the id %s", body, op.Checks, err, want)
 	}
 }
@@ -123,13 +122,13 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 		`{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Address":"10.9.0.2"}}`:      "WEB/far:w1 at 10.9.0.2 (far)",
 		`{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","Meta":{"secure":"true"},"Port":443}}`: "WEB/far:web at 10.9.0.1 (far)",
 	} {
-		got, err := consul.DecodeRegistration([]byte(body), addressOf)
+		got, _, err := decodeRegistration([]byte(body), addressOf)
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
 			continue
 		}
-		i := got.Op.Instance
-		shown := fmt.Sprintf("%s at %s (%s)", i.Key(), i.HostName, got.Op.Service.Node)
+		i := got.Instance
+		shown := fmt.Sprintf("%s at %s (%s)", i.Key(), i.HostName, got.Service.Node)
 		expect.That(t, shown == want && i.IPAddr == i.HostName, "%s: got %s, want %s", body, shown, want)
 	}
 }
@@ -137,26 +136,26 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 // The official client sends this for a check without a definition.
 func TestCheckDefinitionThatSaysNothingIsNone(t *testing.T) {
 	body := need.Got(json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}}))(t)
-	got, err := consul.DecodeRegistration(body, func(string) string { return "" })
-	expect.That(t, err == nil && got.Op.Checks[0].Definition == nil && got.Op.Checks[0].Status == catalog.Critical && got.Op.Checks[0].ID == "c",
-		"got %+v, %v", got.Op.Checks, err)
+	got, _, err := decodeRegistration(body, func(string) string { return "" })
+	expect.That(t, err == nil && got.Checks[0].Definition == nil && got.Checks[0].Status == catalog.Critical && got.Checks[0].ID == "c",
+		"got %+v, %v", got.Checks, err)
 }
 
 func TestCheckAggregateIsThatOfTheWorstCheck(t *testing.T) {
-	check := func(id, status string) consul.Check { return consul.Check{CheckID: id, Status: status} }
+	check := func(id, status string) listedCheck { return listedCheck{CheckID: id, Status: status} }
 	for _, row := range []struct {
 		name   string
-		checks []consul.Check
+		checks []listedCheck
 		want   string
 	}{
 		{"none", nil, "passing"},
-		{"passing", []consul.Check{check("a", "passing")}, "passing"},
-		{"warning", []consul.Check{check("a", "passing"), check("b", "warning")}, "warning"},
-		{"critical", []consul.Check{check("a", "critical"), check("b", "warning")}, "critical"},
-		{"service maintenance", []consul.Check{check("_service_maintenance:x", "critical"), check("b", "critical")}, "maintenance"},
-		{"node maintenance", []consul.Check{check("a", "critical"), check("_node_maintenance", "critical")}, "maintenance"},
+		{"passing", []listedCheck{check("a", "passing")}, "passing"},
+		{"warning", []listedCheck{check("a", "passing"), check("b", "warning")}, "warning"},
+		{"critical", []listedCheck{check("a", "critical"), check("b", "warning")}, "critical"},
+		{"service maintenance", []listedCheck{check("_service_maintenance:x", "critical"), check("b", "critical")}, "maintenance"},
+		{"node maintenance", []listedCheck{check("a", "critical"), check("_node_maintenance", "critical")}, "maintenance"},
 	} {
-		got := consul.Aggregate(row.checks)
+		got := aggregate(row.checks)
 		var theirs api.HealthChecks
 		for _, c := range row.checks {
 			theirs = append(theirs, &api.HealthCheck{CheckID: c.CheckID, Status: c.Status})
@@ -166,15 +165,15 @@ func TestCheckAggregateIsThatOfTheWorstCheck(t *testing.T) {
 	order := []string{"passing", "warning", "critical", "maintenance"}
 	for i, one := range order {
 		for j, other := range order {
-			expect.Equal(t, consul.Worse(one, other), i > j, "%s worse than %s:", one, other)
+			expect.Equal(t, worse(one, other), i > j, "%s worse than %s:", one, other)
 		}
 	}
 }
 
 func TestLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
-	one := consul.Home{Epoch: "c1", Address: "10.1.0.1"}.NodeID()
-	expect.Equal(t, (consul.Home{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).NodeID(), one, "servers of one cluster say %s and", one)
-	expect.That(t, (consul.Home{Epoch: "c2"}).NodeID() != one, "two clusters have one id")
+	one := place{Epoch: "c1", Address: "10.1.0.1"}.nodeID()
+	expect.Equal(t, (place{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).nodeID(), one, "servers of one cluster say %s and", one)
+	expect.That(t, (place{Epoch: "c2"}).nodeID() != one, "two clusters have one id")
 	expect.That(t, len(one) == 36 && one[14] == '8' && strings.ContainsAny(one[19:20], "89ab"), "%s is no UUID of version 8", one)
 }
 
@@ -193,14 +192,14 @@ func TestProxySettingsAreKeptByConsulsNames(t *testing.T) {
 		`"config":{"x_y":null},"mesh_gateway":{"mode":"local"}}],"mesh_gateway":{"mode":"none"},` +
 		`"expose":{"checks":true,"paths":[{"listener_port":1,"path":"/","local_path_port":2,"protocol":"http","parsed_from_check":true}]},"unknown":1}`
 	for _, body := range []string{kept, snake} {
-		op := need.Got(consul.DecodeService([]byte(`{"Name":"p","Port":1,"Kind":"connect-proxy","Proxy":`+body+`}`), "", ""))(t)
+		op := need.Got(decodeService([]byte(`{"Name":"p","Port":1,"Kind":"connect-proxy","Proxy":`+body+`}`), "", ""))(t)
 		expect.Equal(t, string(op.Service.Proxy), kept, "of %s:\ngot", body)
 	}
 	for _, body := range []string{`null`, `{}`, `{"Mode":"","Config":null,"Upstreams":null}`} {
-		op := need.Got(consul.DecodeService([]byte(`{"Name":"p","Port":1,"Proxy":`+body+`}`), "", ""))(t)
+		op := need.Got(decodeService([]byte(`{"Name":"p","Port":1,"Proxy":`+body+`}`), "", ""))(t)
 		expect.That(t, op.Service.Proxy == nil, "%s: %s is kept, want nothing", body, op.Service.Proxy)
 	}
-	_, err := consul.DecodeService([]byte(`{"Name":"p","Proxy":{"Upstreams":[{"DestinationNamespace":"stage"}]}}`), "", "")
+	_, err := decodeService([]byte(`{"Name":"p","Proxy":{"Upstreams":[{"DestinationNamespace":"stage"}]}}`), "", "")
 	expect.That(t, err != nil && err.Error() == `Invalid field: "Namespace" - Namespaces are a Consul Enterprise feature`, "another namespace: got %v", err)
 }
 
@@ -262,9 +261,9 @@ func tried[T any](t *testing.T, all map[string]string, value T) {
 				"Equal": `%s == 1`, "Not Equal": `%s != 1`, "In": `1 in %s`, "Not In": `1 not in %s`, "Matches": "%s matches `1`", "Not Matches": "%s not matches `1`",
 				"Is Empty": `%s is empty`, "Is Not Empty": `%s is not empty`,
 			}[operator]
-			filter, err := consul.NewFilter[T](fmt.Sprintf(text, selector))
+			filter, err := evaluatorOf(fmt.Sprintf(text, selector), (*T)(nil))
 			if need.OKf(t, err, "%s %s", selector, operator); err == nil {
-				_, err = filter.Matches(&value)
+				_, err = filter.Evaluate(&value)
 				expect.OKf(t, err, "%s %s on a value", selector, operator)
 			}
 		}
@@ -272,10 +271,10 @@ func tried[T any](t *testing.T, all map[string]string, value T) {
 }
 
 func TestFiltersNameWhatConsulsMayName(t *testing.T) {
-	service := consul.Service{Node: "n", ID: "i", Name: "s", Proxy: &consul.Proxy{}, Tagged: map[string]consul.Address{"lan": {Address: "a", Port: 1}}, Meta: map[string]string{"lan": "1"}}
-	home := consul.Home{}
-	node := home.Node(nil)
-	health := consul.With(node, []consul.Check{{CheckID: "c"}}, service)
+	service := listedService{Node: "n", ID: "i", Name: "s", Proxy: &proxy{}, Tagged: map[string]listedAddress{"lan": {Address: "a", Port: 1}}, Meta: map[string]string{"lan": "1"}}
+	home := place{}
+	node := home.node(nil)
+	health := healthOf(node, []listedCheck{{CheckID: "c"}}, service)
 	theirs := consulsSelectors(t)
 	check := func(name string, ours any, try func(all map[string]string)) {
 		t.Run(name, func(t *testing.T) {
@@ -290,11 +289,11 @@ func TestFiltersNameWhatConsulsMayName(t *testing.T) {
 		})
 	}
 	check("Node", node, func(all map[string]string) { tried(t, all, node) })
-	check("NodeService", service.OnNode(), func(all map[string]string) { tried(t, all, service.OnNode()) })
-	check("ServiceNode", service.With(node), func(all map[string]string) { tried(t, all, service.With(node)) })
-	check("HealthCheck", consul.Check{}, func(all map[string]string) { tried(t, all, consul.Check{}) })
+	check("NodeService", service.onNode(), func(all map[string]string) { tried(t, all, service.onNode()) })
+	check("ServiceNode", service.with(node), func(all map[string]string) { tried(t, all, service.with(node)) })
+	check("HealthCheck", listedCheck{}, func(all map[string]string) { tried(t, all, listedCheck{}) })
 	check("CheckServiceNode", health, func(all map[string]string) { tried(t, all, health) })
-	check("api.AgentService", service.OnNode(), func(all map[string]string) { tried(t, all, service.OnNode()) })
+	check("api.AgentService", service.onNode(), func(all map[string]string) { tried(t, all, service.onNode()) })
 }
 
 // The fuzzer's own limit bounds the parser's time.
@@ -305,16 +304,16 @@ func FuzzFilter(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	service := consul.Service{ID: "w1", Tags: []string{"v1"}, Proxy: &consul.Proxy{}, Tagged: map[string]consul.Address{"lan": {Port: 80}}, Meta: map[string]string{"x": "aaaa"}}
-	value := consul.With(consul.Home{}.Node(nil), []consul.Check{{Status: "critical"}}, service)
+	service := listedService{ID: "w1", Tags: []string{"v1"}, Proxy: &proxy{}, Tagged: map[string]listedAddress{"lan": {Port: 80}}, Meta: map[string]string{"x": "aaaa"}}
+	value := healthOf(place{}.node(nil), []listedCheck{{Status: "critical"}}, service)
 	f.Fuzz(func(t *testing.T, expression string) {
-		filter, err := consul.NewFilter[consul.HealthService](expression)
+		filter, err := evaluatorOf(expression, (*listedHealth)(nil))
 		switch {
 		case err != nil:
 			checkRefusal(t, err)
 			expect.That(t, strings.HasPrefix(err.Error(), "Failed to create boolean expression evaluator: "), "the error is %v", err)
 		case expression != "":
-			expect.OKf(t, expect.Err(filter.Matches(&value)), "what was accepted cannot be evaluated")
+			expect.OKf(t, expect.Err(filter.Evaluate(&value)), "what was accepted cannot be evaluated")
 		}
 	})
 }
@@ -331,9 +330,8 @@ var seeds = []string{
 // checkRefusal fails unless an error is one of the two that the API has words for.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
-	var malformed consul.Malformed
-	var rejected consul.Rejected
-	expect.That(t, (errors.As(err, &malformed) || errors.As(err, &rejected)) && err.Error() != "", "the error is %#v", err)
+	var refused *web.Refusal
+	expect.That(t, errors.As(err, &refused) && (refused.Status == 400 || refused.Status == 500) && refused.Text != "", "the error is %#v", err)
 }
 
 // checkRegistration fails if the registry could not store what was read.
@@ -345,8 +343,8 @@ func checkRegistration(t *testing.T, op registry.RegisterCatalog) {
 		expect.That(t, s.Name != "" && s.ID != "" && key == registry.NewKey(s.Name, op.Instance.InstanceID) && len(key.App) <= 255 && len(key.ID) <= 255 && utf8.ValidString(key.ID),
 			"service %+v is the instance %s", s, key)
 		expect.That(t, (s.Locality == nil || json.Valid(s.Locality)) && (s.Ports == nil || json.Valid(s.Ports)) && (s.Proxy == nil || json.Valid(s.Proxy)), "locality %s, ports %s and proxy %s are no JSON", s.Locality, s.Ports, s.Proxy)
-		shown := consul.ServiceOf(&registry.Lease{Instance: op.Instance, Service: s}, s.Name)
-		expect.OKf(t, expect.Err(json.Marshal(consul.With(consul.Node{}, nil, shown))), "it cannot be shown")
+		shown := serviceOf(&registry.Lease{Instance: op.Instance, Service: s}, s.Name)
+		expect.OKf(t, expect.Err(json.Marshal(healthOf(listedNode{}, nil, shown))), "it cannot be shown")
 	}
 	for _, c := range op.Checks {
 		expect.That(t, c.ID != "" && c.TTL >= 0 && (c.ReapAfter == 0 || c.ReapAfter >= 60_000) && (c.Definition == nil || json.Valid(c.Definition)), "check %+v", c)
@@ -362,7 +360,7 @@ func FuzzDecodeService(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		op, err := consul.DecodeService(body, "", "h")
+		op, err := decodeService(body, "", "h")
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -376,12 +374,12 @@ func FuzzDecodeRegistration(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := consul.DecodeRegistration(body, func(string) string { return "" })
+		got, _, err := decodeRegistration(body, func(string) string { return "" })
 		if err != nil {
 			checkRefusal(t, err)
 			return
 		}
-		checkRegistration(t, got.Op)
+		checkRegistration(t, got)
 	})
 }
 
@@ -390,18 +388,18 @@ func FuzzDecodeAct(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if op, err := consul.DecodeCheck(body); err != nil {
+		if op, err := decodeCheck(body); err != nil {
 			checkRefusal(t, err)
 		} else {
 			checkRegistration(t, op)
 		}
-		if _, _, err := consul.DecodeStatus(body); err != nil {
+		if _, _, err := decodeStatus(body); err != nil {
 			checkRefusal(t, err)
 		}
-		if got, err := consul.DecodeDeregistration(body); err != nil {
+		if got, _, err := decodeDeregistration(body); err != nil {
 			checkRefusal(t, err)
-		} else if got.Op.Service != "" && got.Op.Check != "" {
-			t.Errorf("both a service and a check: %+v", got.Op)
+		} else if got.Service != "" && got.Check != "" {
+			t.Errorf("both a service and a check: %+v", got)
 		}
 	})
 }

@@ -15,10 +15,13 @@ func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
 	e := &endpoints{Node: n, config: config}
 	rows := make([]route, len(table))
 	for i, rt := range table {
-		if !strings.HasPrefix(rt.Path, "/v1/agent/") { // an agent answers for itself, and ignores dc
-			rt.Do = inDatacenter(rt.Do)
-		}
-		rt.Do = web.WithCoordination(inOneNamespace(rt.Do))
+		do, ofAgent := rt.Do, strings.HasPrefix(rt.Path, "/v1/agent/")
+		rt.Do = web.WithCoordination(func(c call) (any, error) {
+			if err := c.checkTenancy(ofAgent); err != nil {
+				return nil, err
+			}
+			return do(c)
+		})
 		rows[i] = rt
 	}
 	return web.Bind(rows, func(c *web.Call) call { return call{Call: c, endpoints: e} })

@@ -34,7 +34,7 @@ type serviceBody struct {
 	meta                                         map[string]string
 	weights                                      *weights
 	locality                                     locality
-	proxy                                        *Proxy
+	proxy                                        *proxy
 	connect                                      connectBody
 	check                                        checkBody
 	checks                                       []checkBody
@@ -55,8 +55,6 @@ type taggedAddress struct {
 	Port    int64
 }
 
-type weights struct{ Passing, Warning int32 }
-
 type servicePort struct {
 	Name    string
 	Port    int64
@@ -65,23 +63,27 @@ type servicePort struct {
 
 type locality struct{ Region, Zone string }
 
-// DecodeService reads the body of agent/service/register, for a service on a node (by the registry's name). address is
-// for services that give none. Errors: Malformed.
-func DecodeService(body []byte, node, address string) (registry.RegisterCatalog, error) {
+// decodeService reads the body of agent/service/register, for a service on a node (by the registry's name). address is
+// for services that give none. Errors: a refusal.
+func decodeService(body []byte, node, address string) (registry.RegisterCatalog, error) {
 	var s serviceBody
 	if err := decodeBody(body, &s); err != nil {
 		return registry.RegisterCatalog{}, err
 	}
 	if s.name == "" {
-		return registry.RegisterCatalog{}, Malformed("Missing service name")
+		return registry.RegisterCatalog{}, malformed("Missing service name")
 	}
 	if s.address == "0.0.0.0" || s.address == "::" || s.address == "[::]" {
-		return registry.RegisterCatalog{}, Malformed("Invalid service address")
+		return registry.RegisterCatalog{}, malformed("Invalid service address")
 	}
 	if s.id == itselfID {
 		return registry.RegisterCatalog{}, malformed("Invalid service id, %q stands for the cluster itself", itselfID)
 	}
-	s.proxy.completeUpstreams()
+	if s.proxy != nil {
+		for i := range s.proxy.Upstreams { // agents give a type to those without one
+			s.proxy.Upstreams[i].DestinationType = cmp.Or(s.proxy.Upstreams[i].DestinationType, "service")
+		}
+	}
 	service, instance, err := s.register(node, s.name, address)
 	if err != nil {
 		return registry.RegisterCatalog{}, err
@@ -152,9 +154,9 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 	if w := s.weights; w != nil && *w != (weights{}) {
 		switch {
 		case w.Passing < 1:
-			return Malformed("Invalid Weights: Passing must be greater than 0")
+			return malformed("Invalid Weights: Passing must be greater than 0")
 		case w.Warning < 0:
-			return Malformed("Invalid Weights: Warning must be greater or equal than 0")
+			return malformed("Invalid Weights: Warning must be greater or equal than 0")
 		case w.Passing > math.MaxUint16 || w.Warning > math.MaxUint16:
 			return malformed("Invalid Weights: Passing and Warning must be at most %d", math.MaxUint16)
 		}
@@ -166,13 +168,13 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 // (api/agent.go, ServicePorts).
 func (s *serviceBody) validatePorts() error {
 	if s.port != 0 && len(s.ports) > 0 {
-		return Malformed("Validation failed: Port and Ports cannot both be specified")
+		return malformed("Validation failed: Port and Ports cannot both be specified")
 	}
 	names, defaults := map[string]bool{}, 0
 	for _, p := range s.ports {
 		switch {
 		case strings.TrimSpace(p.Name) == "":
-			return Malformed("Validation failed: Ports.Name cannot be empty")
+			return malformed("Validation failed: Ports.Name cannot be empty")
 		case p.Port <= 0 || p.Port > math.MaxUint16:
 			return malformed("Validation failed: Ports.Port must be from 1 to %d", math.MaxUint16)
 		case names[p.Name]:
@@ -184,9 +186,9 @@ func (s *serviceBody) validatePorts() error {
 	}
 	switch {
 	case defaults > 1:
-		return Malformed("Validation failed: only one port can be marked as default")
+		return malformed("Validation failed: only one port can be marked as default")
 	case len(s.ports) > 0 && defaults == 0:
-		return Malformed("Validation failed: one of the Ports must be marked as Default")
+		return malformed("Validation failed: one of the Ports must be marked as Default")
 	}
 	return nil
 }
@@ -315,8 +317,8 @@ const connectProxy = "connect-proxy"
 // gateways are the kinds of gateways; true means that the kind needs a port.
 var gateways = map[string]bool{"mesh-gateway": true, "terminating-gateway": true, "ingress-gateway": false, "api-gateway": false}
 
-// Proxy holds the settings of a proxy or a gateway, as clients give them and as responses show them.
-type Proxy struct {
+// proxy holds the settings of a proxy or a gateway, as clients give them and as responses show them.
+type proxy struct {
 	TransparentProxy       transparentProxy `json:",omitzero"`
 	AccessLogs             accessLogs       `json:",omitzero"`
 	EnvoyExtensions        []envoyExtension `json:",omitempty"`
@@ -334,7 +336,7 @@ type Proxy struct {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (p *Proxy) UnmarshalJSON(data []byte) error {
+func (p *proxy) UnmarshalJSON(data []byte) error {
 	return decodeFields(data, map[string]any{
 		"transparentproxy": &p.TransparentProxy, "accesslogs": &p.AccessLogs, "envoyextensions": &p.EnvoyExtensions,
 		"destinationservicename": &p.DestinationServiceName, "destinationserviceid": &p.DestinationServiceID,
@@ -452,7 +454,7 @@ func (c *connectBody) UnmarshalJSON(data []byte) error {
 // left out.
 func (s *serviceBody) validateMesh() error {
 	if s.connect.sidecar != nil {
-		return Malformed("Invalid SidecarService: no sidecar is registered with a service here, because the service mesh is not served; " +
+		return malformed("Invalid SidecarService: no sidecar is registered with a service here, because the service mesh is not served; " +
 			"leave Connect.SidecarService out, or register the proxy as a service of Kind connect-proxy of its own")
 	}
 	wrong := ""
@@ -469,7 +471,7 @@ func (s *serviceBody) validateMesh() error {
 		wrong = "Port or SocketPath must be set for a Connect native service."
 	}
 	if wrong != "" {
-		return Malformed("Validation failed: " + wrong)
+		return malformed("Validation failed: %s", wrong)
 	}
 	return nil
 }
@@ -519,20 +521,10 @@ func (s *serviceBody) wrongOfGateway() string {
 }
 
 // noProxy is used for a service that gave no settings.
-var noProxy = &Proxy{}
-
-// completeUpstreams sets the type that agents give to upstreams without one.
-func (p *Proxy) completeUpstreams() {
-	if p == nil {
-		return
-	}
-	for i := range p.Upstreams {
-		p.Upstreams[i].DestinationType = cmp.Or(p.Upstreams[i].DestinationType, "service")
-	}
-}
+var noProxy = &proxy{}
 
 // given returns the settings as they are stored, or nil if they are empty.
-func (p *Proxy) given() []byte {
+func (p *proxy) given() []byte {
 	if p == nil || reflect.DeepEqual(p, noProxy) {
 		return nil
 	}
@@ -541,11 +533,11 @@ func (p *Proxy) given() []byte {
 }
 
 // proxyOf returns the settings that a service gave.
-func proxyOf(s *catalog.Service) *Proxy {
+func proxyOf(s *catalog.Service) *proxy {
 	if s.Proxy == nil {
 		return noProxy
 	}
-	p := new(Proxy)
+	p := new(proxy)
 	_ = json.Unmarshal(s.Proxy, p) // cannot fail: register encoded it
 	return p
 }

@@ -1,8 +1,8 @@
 package consul
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -27,7 +27,7 @@ func (c call) createSession() (any, error) {
 		return decodeSession(body, self)
 	})
 	if c.Err == nil && op.Node != self {
-		op.Node, c.Err = c.spelledNode(c.R.Context(), op.Node)
+		op.Node, c.Err = c.spelledNode(op.Node)
 	}
 	if c.Err != nil {
 		return nil, c.Err
@@ -49,7 +49,7 @@ func (c call) createSession() (any, error) {
 		return nil, err
 	}
 	if result.Refusal != "" {
-		return nil, consulError("apply failed: " + result.Refusal)
+		return nil, rejected("apply failed: %s", result.Refusal)
 	}
 	return struct{ ID string }{op.ID}, nil
 }
@@ -212,7 +212,7 @@ type sessionBody struct {
 
 // decodeSession reads a request for a session, whose ID the caller draws. An empty body asks for the defaults. The
 // session lives for ttlFactor times the TTL that it shows. self is the node of the agent that is asked, by the
-// registry's name. Errors: Malformed, Rejected.
+// registry's name. Errors: a refusal.
 func decodeSession(body []byte, self string) (kv.CreateSession, error) {
 	request := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
 	if len(body) > 0 {
@@ -221,10 +221,14 @@ func decodeSession(body []byte, self string) (kv.CreateSession, error) {
 		}
 	}
 	if n := len(request.Checks.ids) + len(request.NodeChecks.ids) + len(request.ServiceChecks); n > kv.MaxSessionChecks {
-		return kv.CreateSession{}, Malformed(fmt.Sprintf("Too many checks: a session may depend on %d, not on %d", kv.MaxSessionChecks, n))
+		return kv.CreateSession{}, malformed("Too many checks: a session may depend on %d, not on %d", kv.MaxSessionChecks, n)
 	}
-	if err := request.inDefault(); err != nil {
-		return kv.CreateSession{}, err
+	refused := inDefault(request.Namespace, request.Partition)
+	for _, c := range request.ServiceChecks {
+		refused = cmp.Or(inDefault(c.Namespace, ""), refused)
+	}
+	if refused != nil {
+		return kv.CreateSession{}, refused
 	}
 	behavior, ok := ParseBehavior(request.Behavior)
 	if !ok {
@@ -258,16 +262,6 @@ func sessionNode(given, self string, checked bool) string {
 		return ""
 	}
 	return node
-}
-
-// inDefault refuses a session, or checks of it, in any but the default namespace and partition.
-func (b *sessionBody) inDefault() error {
-	for _, c := range b.ServiceChecks {
-		if err := inDefault(c.Namespace, ""); err != nil {
-			return err
-		}
-	}
-	return inDefault(b.Namespace, b.Partition)
 }
 
 // sessionTTL parses a given TTL into ms, or returns 0 without one.

@@ -47,30 +47,16 @@ type keyOpBody struct {
 	Index                kv.Index
 }
 
-// tooManyOps says that a transaction has more operations than maxTxnOps. Consul's agent answers 413 with this text.
-type tooManyOps string
-
-// Error implements error.
-func (t tooManyOps) Error() string { return string(t) }
-
-// Status returns the status of the response.
-func (t tooManyOps) Status() int { return http.StatusRequestEntityTooLarge }
-
-// place is what decoding a transaction needs to know about this server.
-type place struct {
-	Datacenter string
-	Address    string // of the logical node
-}
-
 // decodeTxn reads a transaction. Operations that every replica would refuse, whatever its state, come back as errs;
-// then the transaction must not be performed. Errors: Malformed, tooManyOps.
+// then the transaction must not be performed. Errors: a refusal.
 func decodeTxn(body []byte, at place) (txn kv.Txn, errs []kv.TxnError, err error) {
 	var given []txnBody
 	if err := json.Unmarshal(body, &given); err != nil {
 		return txn, nil, malformed("Failed to parse body: %v", err)
 	}
 	if len(given) > maxTxnOps {
-		return txn, nil, tooManyOps(fmt.Sprintf("Transaction contains too many operations (%d > %d)", len(given), maxTxnOps))
+		return txn, nil, &web.Refusal{Status: http.StatusRequestEntityTooLarge,
+			Text: fmt.Sprintf("Transaction contains too many operations (%d > %d)", len(given), maxTxnOps)}
 	}
 	txn.Ops = make([]kv.TxnOp, len(given))
 	for i := range given {
@@ -93,7 +79,7 @@ type txnFailure string
 // Error implements error.
 func (f txnFailure) Error() string { return string(f) }
 
-// op returns the operation. Errors: txnFailure, Malformed, or that of the decoder.
+// op returns the operation. Errors: txnFailure, a refusal, or that of the decoder.
 func (b *txnBody) op(at place) (kv.TxnOp, error) {
 	switch {
 	case b.KV != nil:
@@ -176,22 +162,11 @@ func catalogOp(body []byte, object txnObject, at place) (kv.TxnOp, error) {
 	if op.Verb == registry.CatalogSet || op.Verb == registry.CatalogCAS {
 		given, err := object.register(op.Node, at)
 		if err != nil {
-			return kv.TxnOp{}, failureOf(err)
+			return kv.TxnOp{}, txnFailure(err.Error()) // it is a refusal, whose text is about this object alone
 		}
 		op.Register = &given
 	}
 	return kv.TxnOp{Catalog: &op}, nil
-}
-
-// failureOf turns an error about one object into the failure of its operation.
-func failureOf(err error) error {
-	if malformed, ok := errors.AsType[Malformed](err); ok {
-		return txnFailure(malformed)
-	}
-	if rejected, ok := errors.AsType[Rejected](err); ok {
-		return txnFailure(rejected)
-	}
-	return err
 }
 
 var errNoNode = txnFailure("Must provide node")
@@ -334,44 +309,19 @@ func (c *txnCheck) register(node string, _ place) (op registry.RegisterCatalog, 
 // txnResponse is the response to a transaction.
 type txnResponse struct {
 	Results []txnResult
-	Errors  []txnError
+	Errors  []kv.TxnError
 }
 
 // txnResult is what one operation of a transaction found or made: exactly one member is set.
 type txnResult struct {
 	KV      *pair        `json:",omitempty"`
-	Node    *Node        `json:",omitempty"`
+	Node    *listedNode  `json:",omitempty"`
 	Service *nodeService `json:",omitempty"`
-	Check   *Check       `json:",omitempty"`
+	Check   *listedCheck `json:",omitempty"`
 }
-
-// txnError is why one operation of a transaction failed.
-type txnError struct {
-	OpIndex int
-	What    string
-}
-
-// ShowTxn returns the response to a transaction that succeeded, or failed.
-func (h Home) ShowTxn(r kv.Result) txnResponse {
-	if len(r.Errors) > 0 {
-		failed := txnResponse{}
-		for _, e := range r.Errors {
-			failed.Errors = append(failed.Errors, txnError(e))
-		}
-		return failed
-	}
-	done := txnResponse{Results: make([]txnResult, txnResults(r))}
-	for i := range done.Results {
-		done.Results[i] = h.TxnResult(r, i)
-	}
-	return done
-}
-
-// txnResults returns how many results a transaction has.
-func txnResults(r kv.Result) int { return len(r.Pairs) + len(r.Found) }
 
 // txnResult returns one result of a transaction, in the order of its operations.
-func (h Home) TxnResult(r kv.Result, i int) txnResult {
+func (h place) txnResult(r kv.Result, i int) txnResult {
 	place := func(found int) int { return found + r.Found[found].Pairs }
 	before := sort.Search(len(r.Found), func(found int) bool { return place(found) >= i })
 	if before < len(r.Found) && place(before) == i {
@@ -382,13 +332,13 @@ func (h Home) TxnResult(r kv.Result, i int) txnResult {
 }
 
 // found shows what one operation found. Missing tags are null here, as in Consul, whose lists have [].
-func (h Home) found(f *registry.Found) txnResult {
+func (h place) found(f *registry.Found) txnResult {
 	switch {
 	case f.Node != nil:
-		node := h.Node(f.Node)
+		node := h.node(f.Node)
 		return txnResult{Node: &node}
 	case f.Service != nil:
-		service := ServiceOf(f.Service, f.Name).OnNode()
+		service := serviceOf(f.Service, f.Name).onNode()
 		if len(service.Tags) == 0 {
 			service.Tags = nil
 		}
@@ -409,14 +359,14 @@ func (c call) txn() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	txn, errs, err := decodeTxn(body, place{Datacenter: c.datacenter(), Address: c.addressOf("")})
+	txn, errs, err := decodeTxn(body, c.home(""))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(errs) > 0:
-		return c.respondTxn(Home{}, kv.Result{Errors: errs})
+		return c.respondTxn(place{}, kv.Result{Errors: errs})
 	}
-	if err := c.spellNodes(c.R.Context(), txn.Ops); err != nil {
+	if err := c.spellNodes(txn.Ops); err != nil {
 		return nil, err
 	}
 	if !slices.ContainsFunc(txn.Ops, kv.TxnOp.Writes) {
@@ -495,18 +445,20 @@ func (c call) readTxn(ops []kv.TxnOp) (any, error) {
 }
 
 // respondTxn responds with the outcome of a transaction; home shows the logical node.
-func (c call) respondTxn(home Home, result kv.Result) (any, error) {
+func (c call) respondTxn(home place, result kv.Result) (any, error) {
 	if len(result.Errors) > 0 {
 		c.Status = http.StatusConflict
+		return txnResponse{Errors: result.Errors}, nil
 	}
+	count := len(result.Pairs) + len(result.Found)
 	if result.Weight() >= maxWhole {
-		return c.respondLarge(txnList(txnResults(result), func(i int) any { return c.seenResult(home.TxnResult(result, i)) }))
+		return c.respondLarge(txnList(count, func(i int) any { return c.seenResult(home.txnResult(result, i)) }))
 	}
-	shown := home.ShowTxn(result)
-	for i := range shown.Results {
-		shown.Results[i] = c.seenResult(shown.Results[i])
+	done := txnResponse{Results: make([]txnResult, count)}
+	for i := range done.Results {
+		done.Results[i] = c.seenResult(home.txnResult(result, i))
 	}
-	return shown, nil
+	return done, nil
 }
 
 // seenResult returns a result of a transaction as the caller may see it.
@@ -515,11 +467,11 @@ func (c call) seenResult(r txnResult) txnResult {
 		return r
 	}
 	app := strings.ToUpper(r.Check.ServiceName)
-	if r.Check.Follows() {
+	if r.Check.follows {
 		app = web.Everything
 	}
 	if !c.ShowsAnswers(web.StaleView(c.Service), app) {
-		public := r.Check.Public()
+		public := r.Check.public()
 		r.Check = &public
 	}
 	return r

@@ -60,25 +60,16 @@ func (r *Refusal) Unwrap() error { return r.Cause }
 // NotFound has no text on Eureka's routes: its clients decode whatever body they get.
 var NotFound = &Refusal{Status: http.StatusNotFound}
 
-// statusError is an API's own error with the status of the response; its text is for the client.
-type statusError interface {
-	error
-	Status() int
-}
-
 // RefusalOf maps every error of every endpoint to the response.
 func RefusalOf(err error) Refusal {
 	var refused *Refusal
 	var invalid *eureka.ValidationError
-	var answered statusError
 	var above *registry.LevelError
 	switch {
 	case errors.As(err, &refused):
 		return *refused
 	case errors.As(err, &invalid):
 		return Refusal{Status: http.StatusBadRequest, Text: invalid.Text}
-	case errors.As(err, &answered):
-		return Refusal{Status: answered.Status(), Text: answered.Error()}
 	case errors.Is(err, eureka.ErrTooManyItems):
 		return Refusal{Status: http.StatusRequestEntityTooLarge, Text: eureka.ErrTooManyItems.Error()}
 	case errors.Is(err, registry.ErrUnknownOutcome):
