@@ -76,11 +76,6 @@ func (c call) form() (any, error) {
 	if err := c.Allow(readNeeds(a, f)...); err != nil {
 		return nil, err
 	}
-	return c.openForm(a, f)
-}
-
-// openForm shows a fresh form.
-func (c call) openForm(a *act, f url.Values) (any, error) {
 	if a.open != nil {
 		if err := a.open(c, f); err != nil {
 			return nil, err
@@ -109,48 +104,36 @@ func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, err
 	}
 	why := c.forbidden(a, f)
 	effect, last := a.effect(c, v, f)
-	hidden := g.Group{}
+	about := g.Group{}
 	for _, name := range targets {
 		if f.Get(name) != "" {
-			hidden = append(hidden, el("input", attr("type", "hidden"), attr("name", name), attr("value", f.Get(name))))
+			about = append(about, hidden(name, f.Get(name)))
 		}
 	}
-	title := a.title(f)
+	title := a.heading(f)
 	content := el("section", class("narrow"),
 		el("h1", text(title)),
 		g.If(wrong != "", el("p", class("wrong"), attr("role", "alert"), text(sentence(upperFirst(wrong))))),
 		g.If(why != "", el("p", class("wrong"), text("You may not: "+why+"."))),
 		el("ul", class("effect"), g.Map(effect, func(s string) g.Node { return el("li", text(s)) })),
-		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), hidden,
+		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), about,
 			g.Iff(a.fields != nil, func() g.Node { return a.fields(c, v, f) }),
 			g.If(a.lasting, durationField(f, a.bounded)),
-			g.If(a.explained, reasonField(f, a.reasoned)),
+			g.If(a.explained, el("label", text("Reason"), el("input", attr("name", "reason"), attr("value", f.Get("reason")), attr("maxlength", "512"), attr("autocomplete", "off"), g.If(a.reasoned, attr("required"))))),
 			g.If(a.explained && c.Principal() == nil, el("label", text("Your name"), el("input", attr("name", "author"), attr("value", f.Get("author")), attr("maxlength", "128"), attr("autocomplete", "name")))),
 			g.If(last != "", el("label", text(fmt.Sprintf("No other instance of %s is UP. Type the application's name:", last)),
 				el("input", attr("name", "confirm"), attr("required"), attr("autocomplete", "off")))),
 			el("div", class("acts"), el("button", class("primary"), g.If(why != "", attr("disabled")), text(strings.TrimSuffix(a.button, "…"))),
 				el("a", class("button"), attr("href", a.after(f)), text("Leave it")))),
 		el("h2", text("The same by the command line")),
-		copied("command", commandLine(c.scheme()+"://"+c.R.Host, a.command(withPlaceholder(a, f)))))
+		copied("command", commandLine(c.scheme()+"://"+c.R.Host, a.commandOf(f))))
 	return c.show(v, page{title: title, status: status, content: []g.Node{content}})
-}
-
-// withPlaceholder fills in placeholders for what the command needs but the reader has not entered yet.
-func withPlaceholder(a *act, f url.Values) url.Values {
-	said := maps.Clone(f)
-	if a.reasoned && said.Get("reason") == "" {
-		said.Set("reason", "WHY")
-	}
-	if a.bounded && said.Get("for") == "" {
-		said.Set("for", "30m")
-	}
-	return said
 }
 
 // after returns the page that an act leads to.
 func (a *act) after(f url.Values) string {
-	if a.back != nil {
-		return a.back(f)
+	if a.back != "" {
+		return withQuery(a.back, "key", f.Get("key"))
 	}
 	return instancePath(keyIn(f))
 }
@@ -167,10 +150,6 @@ func durationField(f url.Values, must bool) g.Node {
 		options = append(options, el("option", attr("value", preset), g.If(preset == f.Get("for") || must && f.Get("for") == "" && preset == "30m", attr("selected")), text(preset)))
 	}
 	return el("label", text("For how long"), el("select", attr("name", "for"), options))
-}
-
-func reasonField(f url.Values, must bool) g.Node {
-	return el("label", text("Reason"), el("input", attr("name", "reason"), attr("value", f.Get("reason")), attr("maxlength", "512"), attr("autocomplete", "off"), g.If(must, attr("required"))))
 }
 
 // act is POST /ui/acts/{act}.
@@ -198,7 +177,7 @@ func (c call) act() (any, error) {
 	if wrong := c.unfit(a, f); wrong != "" {
 		return c.showForm(a, f, http.StatusUnprocessableEntity, wrong)
 	}
-	response := c.perform(a.call(f))
+	response := c.perform(a.request(f))
 	switch {
 	case response.header.Get("X-Rollcall-Outcome") == "unknown":
 		return c.unknown(a, f, response.status)
@@ -225,7 +204,8 @@ func (c call) unfit(a *act, f url.Values) string {
 	if why := c.forbidden(a, f); why != "" && c.May(a.needs(f)...) { // the call itself reports missing permissions
 		return why
 	}
-	if a.reasoned && !strings.ContainsFunc(f.Get("reason"), isSeen) {
+	seen := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+	if a.reasoned && !strings.ContainsFunc(f.Get("reason"), seen) {
 		return "a reason is missing: whoever reads the history wants to know it"
 	}
 	v := web.StaleView(c.Service)
@@ -247,17 +227,14 @@ func (c call) polledUntil(v *registry.View, l *registry.Lease) g.Node {
 	return g.If(c.monitor.clock(v).Now < l.Override.At.Lease+pollEvery.Milliseconds(), el("p", class("soft"), text("Clients that poll every 30 s may call it until "), moment(until), text(" (UTC).")))
 }
 
-// isSeen reports whether a reader can see a character.
-func isSeen(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
-
 // unknown says that the outcome of an act is unknown, and offers to look and to repeat it.
 func (c call) unknown(a *act, f url.Values, status int) (any, error) {
 	v, err := c.view()
 	if err != nil {
 		return nil, err
 	}
-	return c.show(v, page{title: a.title(f), status: status, content: []g.Node{el("section", class("narrow"),
-		el("h1", text(a.title(f))),
+	return c.show(v, page{title: a.heading(f), status: status, content: []g.Node{el("section", class("narrow"),
+		el("h1", text(a.heading(f))),
 		el("p", class("wrong"), attr("role", "alert"), text("Nobody knows whether it took effect: the cluster lost its leader while it was under way.")),
 		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), hiddenFields("", f),
 			el("div", class("acts"), el("a", class("button"), attr("href", withQuery(a.after(f), "index", "now")), text("Look again")), el("button", text("Repeat")))))}})
@@ -267,7 +244,7 @@ func (c call) unknown(a *act, f url.Values, status int) (any, error) {
 func hiddenFields(prefix string, f url.Values) (fields g.Group) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		for _, value := range f[name] {
-			fields = append(fields, el("input", attr("type", "hidden"), attr("name", prefix+name), attr("value", value)))
+			fields = append(fields, hidden(prefix+name, value))
 		}
 	}
 	return fields

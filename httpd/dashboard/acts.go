@@ -20,8 +20,8 @@ import (
 // act is something that a page can do. It calls an API, with the rights, errors and audit record of that call, so its
 // command line does the same.
 type act struct {
-	name, button string
-	title        func(f url.Values) string
+	name, button, title string
+	object              func(f url.Values) string // names what it is about; nil for the cluster
 	// explained acts keep author and reason; reasoned ones require a reason, because they take something away.
 	explained, reasoned bool
 	// lasting acts let the user choose how long they hold; bounded ones require it.
@@ -32,9 +32,15 @@ type act struct {
 	fields func(c call, v *registry.View, f url.Values) g.Node // beside reason, author and time
 	// open fills in a new form; check refuses a submitted form. Both may be nil.
 	open, check func(c call, f url.Values) error
-	call        func(f url.Values) request
-	command     func(f url.Values) command
-	back        func(f url.Values) string
+	// The call: its method, its path, and its parameters beside who acts, why and for how long, which may be nil.
+	method string
+	path   func(f url.Values) string
+	query  func(f url.Values) url.Values
+	body   func(f url.Values) string // may be nil
+	// The command: its verb, and a flag of its own. command is for one that says more; it may be nil.
+	verb, flag string
+	command    func(f url.Values, c command) command
+	back       string // the page that it leads to; empty for the instance's
 }
 
 // targets lists the fields that name an act's object. They go from page to page.
@@ -51,151 +57,153 @@ func operates(url.Values) []access.Need {
 // acts lists everything that pages can do.
 var acts = []act{
 	{
-		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: drains,
-		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", "OUT_OF_SERVICE", "drain", "true")}
-		},
-		command: func(f url.Values) command { return command{"drain", []string{keyText(f)}, said(f), ""} },
+		name: "drain", button: "Drain…", title: "Drain", object: keyText, explained: true, reasoned: true, needs: overrides, effect: drains,
+		method: http.MethodPut, path: ofInstance("/override"), verb: "drain",
+		query: func(url.Values) url.Values { return url.Values{"value": {"OUT_OF_SERVICE"}, "drain": {"true"}} },
 	},
 	{
-		name: "override", button: "Force a status…", explained: true, title: titleOf("Force the status of", keyText), reasoned: true, lasting: true, needs: overrides,
+		name: "override", button: "Force a status…", title: "Force the status of", object: keyText, explained: true, reasoned: true, lasting: true, needs: overrides,
 		effect: forces, fields: statusField,
-		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", f.Get("status"), "for", f.Get("for"))}
-		},
-		command: func(f url.Values) command {
-			return command{"override", []string{keyText(f), cmp.Or(f.Get("status"), "OUT_OF_SERVICE")}, append(forTime(f), said(f)...), ""}
-		},
-	},
-	{
-		name: "end-override", button: "End the override…", explained: true, title: titleOf("End the override of", keyText), needs: overrides, effect: endsOverride,
-		call: func(f url.Values) request {
-			return request{method: http.MethodDelete, path: ofInstance(f) + "/override", query: parameters(f)}
-		},
-		command: func(f url.Values) command {
-			return command{"override", []string{keyText(f)}, append([]string{"--delete"}, said(f)...), ""}
+		method: http.MethodPut, path: ofInstance("/override"), query: func(f url.Values) url.Values { return url.Values{"value": {f.Get("status")}} },
+		verb: "override", command: func(f url.Values, c command) command {
+			c.names = append(c.names, cmp.Or(f.Get("status"), "OUT_OF_SERVICE"))
+			return c
 		},
 	},
 	{
-		name: "quarantine", button: "Quarantine…", explained: true, title: titleOf("Quarantine", keyText), reasoned: true, lasting: true, bounded: true, needs: overrides,
+		name: "end-override", button: "End the override…", title: "End the override of", object: keyText, explained: true, needs: overrides, effect: endsOverride,
+		method: http.MethodDelete, path: ofInstance("/override"), verb: "override", flag: "--delete",
+	},
+	{
+		name: "quarantine", button: "Quarantine…", title: "Quarantine", object: keyText, explained: true, reasoned: true, lasting: true, bounded: true, needs: overrides,
 		effect: leaves("it is in no list, and its heartbeats are accepted"),
-		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: ofInstance(f) + "/quarantine", query: parameters(f, "for", f.Get("for"))}
-		},
-		command: func(f url.Values) command {
-			return command{"quarantine", []string{keyText(f)}, append(forTime(f), said(f)...), ""}
-		},
+		method: http.MethodPut, path: ofInstance("/quarantine"), verb: "quarantine",
 	},
 	{
-		name: "end-quarantine", button: "End the quarantine…", explained: true, title: titleOf("End the quarantine of", keyText), needs: overrides,
+		name: "end-quarantine", button: "End the quarantine…", title: "End the quarantine of", object: keyText, explained: true, needs: overrides,
 		effect: sentences("It is in the lists again at once, with the status that it reports."),
-		call: func(f url.Values) request {
-			return request{method: http.MethodDelete, path: ofInstance(f) + "/quarantine", query: parameters(f)}
-		},
-		command: func(f url.Values) command {
-			return command{"quarantine", []string{keyText(f)}, append([]string{"--end"}, said(f)...), ""}
-		},
+		method: http.MethodDelete, path: ofInstance("/quarantine"), verb: "quarantine", flag: "--end",
 	},
 	{
-		name: "cancel", button: "Remove…", title: titleOf("Remove", keyText),
+		name: "cancel", button: "Remove…", title: "Remove", object: keyText,
 		needs: func(f url.Values) []access.Need {
 			return []access.Need{{Resource: access.App, Name: keyIn(f).App, Verb: access.Register}}
 		},
 		effect: leaves("it is registered no more; if it still runs, its next heartbeat tells it to register again"),
-		call: func(f url.Values) request {
+		method: http.MethodDelete, path: func(f url.Values) string {
 			key := keyIn(f)
-			return request{method: http.MethodDelete, path: "/eureka/v2/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)}
+			return "/eureka/v2/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)
 		},
-		command: func(f url.Values) command { return command{"cancel", []string{keyText(f)}, nil, ""} },
+		verb: "cancel",
 	},
 	{
-		name: "release", button: "Release…", explained: true, title: titleOf("Let evictions go on", nil), reasoned: true, needs: operates, effect: releases,
-		call: func(f url.Values) request {
-			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/release", query: parameters(f)}
-		},
-		command: func(f url.Values) command { return command{"self-preservation release", nil, said(f), ""} },
-		back:    func(url.Values) string { return "/" },
+		name: "release", button: "Release…", title: "Let evictions go on", explained: true, reasoned: true, needs: operates, effect: releases,
+		method: http.MethodPost, path: below("/v1/rollcall/self-preservation/release", "", ""), verb: "self-preservation release", back: "/",
 	},
 	{
-		name: "hold", button: "Hold…", explained: true, title: titleOf("Hold evictions", nil), reasoned: true, lasting: true, bounded: true, needs: operates,
+		name: "hold", button: "Hold…", title: "Hold evictions", explained: true, reasoned: true, lasting: true, bounded: true, needs: operates,
 		effect: sentences("No lease ends until the time has passed, or somebody releases it."),
-		call: func(f url.Values) request {
-			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/hold", query: parameters(f, "for", f.Get("for"))}
-		},
-		command: func(f url.Values) command {
-			return command{"self-preservation hold", nil, append(forTime(f), said(f)...), ""}
-		},
-		back: func(url.Values) string { return "/" },
+		method: http.MethodPost, path: below("/v1/rollcall/self-preservation/hold", "", ""), verb: "self-preservation hold", back: "/",
 	},
-	peerAct("pause", "Pause…", "Pause the sending to", http.MethodPost, "Nothing is sent there until somebody resumes it. Changes wait here, and what comes from there is received."),
-	peerAct("resume", "Resume…", "Resume the sending to", http.MethodPost, "What has waited is sent at once, and compared where too much has."),
-	peerAct("repair", "Repair…", "Repair", http.MethodPost, "What the peer lacks or has older is sent, and what it should not have is removed there."),
 	{
-		name: "transfer", button: "Make it lead…", title: titleOf("Hand leadership to", field("node")), needs: operates,
+		name: "pause", button: "Pause…", title: "Pause the sending to", object: field("peer"), explained: true, reasoned: true, needs: operates,
+		effect: sentences("Nothing is sent there until somebody resumes it. Changes wait here, and what comes from there is received."),
+		method: http.MethodPost, path: below("/v1/rollcall/peers/", "peer", "/pause"), verb: "peers pause", back: "/ui/peers",
+	},
+	{
+		name: "resume", button: "Resume…", title: "Resume the sending to", object: field("peer"), explained: true, needs: operates,
+		effect: sentences("What has waited is sent at once, and compared where too much has."),
+		method: http.MethodPost, path: below("/v1/rollcall/peers/", "peer", "/resume"), verb: "peers resume", back: "/ui/peers",
+	},
+	{
+		name: "repair", button: "Repair…", title: "Repair", object: field("peer"), needs: operates,
+		effect: sentences("What the peer lacks or has older is sent, and what it should not have is removed there."),
+		method: http.MethodPost, path: below("/v1/rollcall/peers/", "peer", "/repair"), verb: "peers repair", back: "/ui/peers",
+	},
+	{
+		name: "transfer", button: "Make it lead…", title: "Hand leadership to", object: field("node"), needs: operates,
 		effect: sentences("Writes wait while leadership moves, for about a second. Nothing is lost."),
-		call: func(f url.Values) request {
-			return request{method: http.MethodPost, path: "/v1/rollcall/transfer", query: parameters(f, "to", f.Get("node"))}
-		},
-		command: func(f url.Values) command { return command{"members transfer", []string{f.Get("node")}, nil, ""} },
-		back:    func(url.Values) string { return "/ui/nodes" },
+		method: http.MethodPost, path: below("/v1/rollcall/transfer", "", ""), query: func(f url.Values) url.Values { return url.Values{"to": {f.Get("node")}} },
+		verb: "members transfer", back: "/ui/nodes",
 	},
 	{
-		name: "remove-node", button: "Remove…", explained: true, title: titleOf("Remove from the cluster", field("node")), reasoned: true, needs: operates, effect: removesNode,
-		call: func(f url.Values) request {
-			return request{method: http.MethodDelete, path: "/v1/rollcall/members/" + url.PathEscape(f.Get("node")), query: parameters(f)}
-		},
-		command: func(f url.Values) command { return command{"members remove", []string{f.Get("node")}, said(f), ""} },
-		back:    func(url.Values) string { return "/ui/nodes" },
+		name: "remove-node", button: "Remove…", title: "Remove from the cluster", object: field("node"), explained: true, reasoned: true, needs: operates, effect: removesNode,
+		method: http.MethodDelete, path: below("/v1/rollcall/members/", "node", ""), verb: "members remove", back: "/ui/nodes",
 	},
 	{
-		name: "end-session", button: "End…", title: titleOf("End session", field("session")), needs: func(f url.Values) []access.Need {
+		name: "end-session", button: "End…", title: "End session", object: field("session"), needs: func(f url.Values) []access.Need {
 			return []access.Need{{Resource: access.Session, Name: f.Get("session"), Verb: access.Write}}
 		},
 		effect: endsSession,
-		call: func(f url.Values) request {
-			return request{method: http.MethodDelete, path: "/v1/rollcall/sessions/" + url.PathEscape(f.Get("session"))}
-		},
-		command: func(f url.Values) command { return command{"session destroy", []string{f.Get("session")}, nil, ""} },
-		back:    func(url.Values) string { return "/ui/held" },
+		method: http.MethodDelete, path: below("/v1/rollcall/sessions/", "session", ""), verb: "session destroy", back: "/ui/held",
 	},
 	{
-		name: "set-key", button: "Change…", title: titleOf("Change key", field("key")), needs: func(f url.Values) []access.Need {
+		name: "set-key", button: "Change…", title: "Change key", object: field("key"), needs: func(f url.Values) []access.Need {
 			return []access.Need{{Resource: access.KV, Name: f.Get("key"), Verb: access.Write}}
 		},
 		effect: sentences("Programs that watch the key see the new value at once."), fields: valueField, open: openKey, check: checkKey,
-		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: "/v1/kv/" + keyPath(f.Get("key")), query: keyQuery(f), body: valueOf(f)}
+		method: http.MethodPut, path: func(f url.Values) string { // slashes stay
+			return "/v1/kv/" + strings.ReplaceAll(url.PathEscape(f.Get("key")), "%2F", "/")
 		},
-		command: keyCommand,
-		back:    func(f url.Values) string { return withQuery("/ui/keys", "key", f.Get("key")) },
+		query: keyQuery, body: valueOf,
+		verb: "kv put", command: keyCommand, back: "/ui/keys",
 	},
 }
 
-// peerAct returns an act on a peer.
-func peerAct(name, button, verb, method, effect string) act {
-	return act{
-		name: name, button: button, explained: name != "repair", title: titleOf(verb, field("peer")), reasoned: name == "pause", needs: operates, effect: sentences(effect),
-		call: func(f url.Values) request {
-			return request{method: method, path: "/v1/rollcall/peers/" + url.PathEscape(f.Get("peer")) + "/" + name, query: parameters(f)}
-		},
-		command: func(f url.Values) command {
-			words := command{"peers " + name, []string{f.Get("peer")}, said(f), ""}
-			if name == "repair" {
-				words.flags = nil
-			}
-			return words
-		},
-		back: func(url.Values) string { return "/ui/peers" },
+// heading returns the title of an act's page.
+func (a *act) heading(f url.Values) string {
+	if a.object == nil {
+		return a.title
 	}
+	return a.title + " " + a.object(f)
 }
 
-func titleOf(verb string, of func(f url.Values) string) func(f url.Values) string {
-	return func(f url.Values) string {
-		if of == nil {
-			return verb
-		}
-		return verb + " " + of(f)
+// request returns the call of an act.
+func (a *act) request(f url.Values) request {
+	q := request{method: a.method, path: a.path(f), query: url.Values{}}
+	if a.query != nil {
+		q.query = a.query(f)
 	}
+	if a.lasting {
+		setGiven(q.query, "for", f.Get("for"))
+	}
+	if a.explained {
+		setGiven(q.query, "author", f.Get("author"), "reason", f.Get("reason"))
+	}
+	if a.body != nil {
+		q.body = a.body(f)
+	}
+	return q
+}
+
+// commandOf returns the command that does the same. What it needs, but the reader has not entered yet, has placeholders.
+func (a *act) commandOf(f url.Values) command {
+	c := command{verb: a.verb}
+	if a.object != nil {
+		c.names = []string{a.object(f)}
+	}
+	if a.flag != "" {
+		c.flags = []string{a.flag}
+	}
+	flag := func(name, value string, needed bool, placeholder string) {
+		if value == "" && needed {
+			value = placeholder
+		}
+		if value != "" {
+			c.flags = append(c.flags, name, value)
+		}
+	}
+	if a.lasting {
+		flag("--for", f.Get("for"), a.bounded, "30m")
+	}
+	if a.explained {
+		flag("--reason", f.Get("reason"), a.reasoned, "WHY")
+		flag("--author", f.Get("author"), false, "")
+	}
+	if a.command != nil {
+		return a.command(f, c)
+	}
+	return c
 }
 
 func field(name string) func(f url.Values) string {
@@ -204,29 +212,19 @@ func field(name string) func(f url.Values) string {
 
 func keyText(f url.Values) string { return keyIn(f).String() }
 
-// parameters returns the parameters of a call: who acts and why, and other pairs.
-func parameters(f url.Values, pairs ...string) url.Values {
-	query := url.Values{}
-	setGiven(query, append(pairs, "author", f.Get("author"), "reason", f.Get("reason"))...)
-	return query
+func keyIn(f url.Values) registry.Key { return registry.NewKey(f.Get("app"), f.Get("id")) }
+
+// ofInstance returns the path of an instance in our own API, with a suffix.
+func ofInstance(rest string) func(f url.Values) string {
+	return func(f url.Values) string {
+		key := keyIn(f)
+		return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID) + rest
+	}
 }
 
-// said returns the flags for who acts and why.
-func said(f url.Values) (flags []string) {
-	if reason := f.Get("reason"); reason != "" {
-		flags = append(flags, "--reason", reason)
-	}
-	if author := f.Get("author"); author != "" {
-		flags = append(flags, "--author", author)
-	}
-	return flags
-}
-
-func forTime(f url.Values) []string {
-	if f.Get("for") == "" {
-		return nil
-	}
-	return []string{"--for", f.Get("for")}
+// below returns a path with the name that a field holds, and a suffix.
+func below(path, field, rest string) func(f url.Values) string {
+	return func(f url.Values) string { return path + url.PathEscape(f.Get(field)) + rest }
 }
 
 func statusField(_ call, _ *registry.View, f url.Values) g.Node {
@@ -324,7 +322,7 @@ func releases(c call, v *registry.View, _ url.Values) ([]string, string) {
 		}
 	}
 	return []string{fmt.Sprintf("%s of %s %s removed within seconds, and those of others when their leases end.",
-		plural(int(p.Figures.Expired), "instance"), plural(apps, "application"), isAre(int(p.Figures.Expired))),
+		plural(int(p.Figures.Expired), "instance"), plural(apps, "application"), agree(int(p.Figures.Expired), "is", "are")),
 		"Clients that still run register again with their next heartbeat."}, ""
 }
 

@@ -5,27 +5,25 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // application is GET /ui/apps/{app}.
-func (c call) application() (any, error) {
+func (c call) application(v *registry.View) (page, error) {
 	number, _ := c.Number("page")
 	name := registry.NewKey(c.Segment("app"), "").App
 	if c.Err != nil {
-		return nil, c.Err
-	}
-	v, err := c.view()
-	if err != nil {
-		return nil, err
+		return page{}, c.Err
 	}
 	leases := leasesOf(v, name)
 	counted := appCount{Name: name}
@@ -48,16 +46,20 @@ func (c call) application() (any, error) {
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{app: name, most: rowsPerPage}))),
 		c.watchersSection(name),
 	}
-	return c.show(v, page{title: name, here: "/ui/apps", watch: name, content: content})
+	return page{title: name, here: "/ui/apps", watch: name, content: content}, nil
 }
 
 func (c call) leaseRow(v *registry.View, at own.Clock, l *registry.Lease) row {
-	i := l.Instance
+	i, zone := l.Instance, ""
+	// The key is that of Eureka's and Spring Cloud's clients.
+	if at := slices.IndexFunc(i.Metadata, func(p registry.Pair) bool { return p.Key == "zone" }); at >= 0 {
+		zone = i.Metadata[at].Value
+	}
 	return tr(
 		named(el("a", class("mono"), attr("href", instancePath(l.Key())), name(i.ID()))),
 		td(shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
 		td(code(naming.Cut(address(i), 100))),
-		cell("", dash(zoneOf(i))),
+		cell("", dash(zone)),
 		td(leaseBar(v, at, l)),
 		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(cmp.Or(l.Owner, c.Datacenter)))))
 }
@@ -69,16 +71,6 @@ func address(i *registry.Instance) string {
 		return fmt.Sprintf("%s:%d", host, port)
 	}
 	return host
-}
-
-// zoneOf returns the zone in an instance's metadata, by the key that Eureka's and Spring Cloud's clients use.
-func zoneOf(i *registry.Instance) string {
-	for _, p := range i.Metadata {
-		if p.Key == "zone" {
-			return p.Value
-		}
-	}
-	return ""
 }
 
 // leaseBar shows the rest of a lease. A script lets it shrink.
@@ -106,40 +98,30 @@ func leaseBar(v *registry.View, at own.Clock, l *registry.Lease) g.Node {
 func (c call) watchersSection(app string) g.Node {
 	all := c.Watches.Of(app)
 	shown := all[:min(len(all), rowsPerPage)]
-	return section("Watched by", plural(len(all), "program")+" on "+c.Name+"; each node knows its own only",
-		table("No program watches it by its name on this node. Those that poll, or watch everything, are not shown here.", []string{"Program", "From", "Since (UTC)"}, shown, func(w web.Watcher) row {
-			return tr(named(text(dash(w.Agent))), td(code(w.From)), td(class("when"), moment(c.World.Wall(w.Since).UnixMilli())))
-		}), more(len(all)-len(shown)), c.elsewhere(appPath(app)))
-}
-
-// elsewhere returns links to the same page of the other nodes, which know their own watchers.
-func (c call) elsewhere(path string) g.Node {
 	links := g.Group{}
 	for _, n := range c.permitted(c.monitor.now(c.R.Context())).status.Nodes {
 		if n.ID != c.Name && n.HTTP != "" {
-			links = append(links, link(c.scheme()+"://"+n.HTTP+path, n.ID), text(" "))
+			links = append(links, link(c.scheme()+"://"+n.HTTP+appPath(app), n.ID), text(" "))
 		}
 	}
-	if len(links) == 0 {
-		return links
-	}
-	return el("p", class("soft"), text("Those of other nodes: "), links)
+	return section("Watched by", plural(len(all), "program")+" on "+c.Name+"; each node knows its own only",
+		table("No program watches it by its name on this node. Those that poll, or watch everything, are not shown here.", []string{"Program", "From", "Since (UTC)"}, shown, func(w web.Watcher) row {
+			return tr(named(text(dash(w.Agent))), td(code(w.From)), td(class("when"), moment(c.World.Wall(w.Since).UnixMilli())))
+		}), more(len(all)-len(shown)), g.If(len(links) > 0, el("p", class("soft"), text("Those of other nodes: "), links)))
 }
 
 // instance is GET /ui/apps/{app}/{id}.
-func (c call) instance() (any, error) {
+func (c call) instance(v *registry.View) (page, error) {
 	key := c.Key()
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
-	e, known := own.Explain(v, key, c.circumstances())
+	e, known := own.Explain(v, key, own.Circumstances{
+		Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.config.Moved, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers },
+	})
 	if !known {
-		return c.show(v, page{title: key.String(), here: "/ui/apps", content: []g.Node{
+		return page{title: key.String(), here: "/ui/apps", content: []g.Node{
 			el("h1", text(key.String())),
 			el("p", class("empty"), text("Nothing is remembered of it: it was never registered, or it has been gone for more than 24 hours.")),
 			el("p", link(appPath(key.App), key.App)),
-		}})
+		}}, nil
 	}
 	content := []g.Node{
 		el("p", class("crumbs"), link(appPath(key.App), key.App), text(" / "), code(key.ID)),
@@ -147,12 +129,17 @@ func (c call) instance() (any, error) {
 		c.doneNotice(),
 	}
 	if l, live := v.Find(key); live {
-		content = append(content, c.polledUntil(v, l), c.instanceActs(l), c.leaseSection(v, l, e.Reported), c.checksSection(v, l), metadataSection(l.Instance))
+		var metadata []fact
+		for _, p := range l.Instance.Metadata {
+			metadata = append(metadata, fact{p.Key, code(p.Value)})
+		}
+		content = append(content, c.polledUntil(v, l), c.instanceActs(l), c.leaseSection(v, l, e.Reported), c.checksSection(v, l),
+			g.If(metadata != nil, section("Metadata", "", factsTable(metadata))))
 	}
 	content = append(content,
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),
 		el("p", link(withQuery("/ui/raw/instance", "app", key.App, "id", key.ID), "As JSON")))
-	return c.show(v, page{title: key.String(), here: "/ui/apps", watch: key.App, content: content})
+	return page{title: key.String(), here: "/ui/apps", watch: key.App, content: content}, nil
 }
 
 // leaseSection shows the lease, and the instance's reported status if another one is shown.
@@ -181,22 +168,12 @@ func (c call) leaseSection(v *registry.View, l *registry.Lease, reports string) 
 		rows = append(rows, fact{"Quarantine", g.Group{text("by " + own.By(*by) + " until "), moment(by.Until)}})
 	}
 	for _, page := range []struct{ words, url string }{{"Home page", i.HomePageURL}, {"Status page", i.StatusPageURL}, {"Health check", i.HealthCheckURL}} {
-		if to := safeLink(page.url); to != "" {
-			rows = append(rows, fact{page.words, el("a", attr("href", to), attr("rel", "noreferrer"), text(to))})
+		// Only web addresses become links: an instance's own statements are not trusted.
+		if to := strings.ToLower(page.url); strings.HasPrefix(to, "http://") || strings.HasPrefix(to, "https://") {
+			rows = append(rows, fact{page.words, el("a", attr("href", page.url), attr("rel", "noreferrer"), text(page.url))})
 		}
 	}
 	return section("Lease and address", "", factsTable(rows))
-}
-
-func metadataSection(i *registry.Instance) g.Node {
-	if len(i.Metadata) == 0 {
-		return g.Group{}
-	}
-	rows := make([]fact, len(i.Metadata))
-	for at, p := range i.Metadata {
-		rows[at] = fact{p.Key, code(p.Value)}
-	}
-	return section("Metadata", "", factsTable(rows))
 }
 
 // checksSection shows the checks registered through Consul's API, including those of the instance's node.

@@ -13,7 +13,7 @@ import (
 )
 
 // applications is GET /ui/apps: all applications, worst first, or the result of a search.
-func (c call) applications() (any, error) {
+func (c call) applications(v *registry.View) (page, error) {
 	s := c.readSearch()
 	filter := c.Text("filter")
 	if filter != "" && filter != filterOverdue && filter != filterChanged {
@@ -21,11 +21,7 @@ func (c call) applications() (any, error) {
 	}
 	number, _ := c.Number("page")
 	if c.Err != nil {
-		return nil, c.Err
-	}
-	v, err := c.view()
-	if err != nil {
-		return nil, err
+		return page{}, c.Err
 	}
 	apps := c.readable(c.monitor.tally.of(v, time.Now()))
 	all := len(apps)
@@ -47,7 +43,7 @@ func (c call) applications() (any, error) {
 	if len(rows) == 0 {
 		content = append(content, c.nothingFound(v, &s, filter))
 	}
-	return c.show(v, page{title: title, here: "/ui/apps", content: content})
+	return page{title: title, here: "/ui/apps", content: content}, nil
 }
 
 func shownTotal(p pages, all int, narrowed bool) string {

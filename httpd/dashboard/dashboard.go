@@ -17,7 +17,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -92,19 +91,19 @@ type route web.Route[call]
 // Routes returns the pages.
 func (d *Dashboard) Routes() []web.Route[*web.Call] {
 	rows := []route{
-		{web.Known, web.Get, "/", web.PageForm, call.overview},
-		{web.Known, web.Get, "/ui", web.PageForm, call.overview},
+		{web.Known, web.Get, "/", web.PageForm, showing(call.overview)},
+		{web.Known, web.Get, "/ui", web.PageForm, showing(call.overview)},
 		{documentNeeds, web.Get, "/v1/rollcall/overview", web.JSONForm, call.document},
-		{web.Known, web.Get, "/ui/apps", web.PageForm, call.applications},
-		{web.ToReadNamed(access.App, "app"), web.Get, "/ui/apps/{app}", web.PageForm, call.application},
-		{web.ToReadNamed(access.App, "app"), web.Get, "/ui/apps/{app}/{id}", web.PageForm, call.instance},
-		{web.ToRead(access.Operator), web.Get, "/ui/nodes", web.PageForm, call.nodes},
-		{web.ToRead(access.Operator), web.Get, "/ui/peers", web.PageForm, call.peers},
-		{web.ToRead(access.Operator), web.GetOnly, "/ui/peers/{name}", web.PageForm, call.comparePeer},
-		{heldNeeds, web.Get, "/ui/held", web.PageForm, call.held},
-		{web.Known, web.Get, "/ui/keys", web.PageForm, call.key},
-		{web.Known, web.Get, "/ui/events", web.PageForm, call.events},
-		{web.Known, web.Get, "/lastn", web.PageForm, call.events},
+		{web.Known, web.Get, "/ui/apps", web.PageForm, showing(call.applications)},
+		{web.ToReadNamed(access.App, "app"), web.Get, "/ui/apps/{app}", web.PageForm, showing(call.application)},
+		{web.ToReadNamed(access.App, "app"), web.Get, "/ui/apps/{app}/{id}", web.PageForm, showing(call.instance)},
+		{web.ToRead(access.Operator), web.Get, "/ui/nodes", web.PageForm, showing(call.nodes)},
+		{web.ToRead(access.Operator), web.Get, "/ui/peers", web.PageForm, showing(call.peers)},
+		{web.ToRead(access.Operator), web.GetOnly, "/ui/peers/{name}", web.PageForm, showing(call.comparePeer)},
+		{heldNeeds, web.Get, "/ui/held", web.PageForm, showing(call.held)},
+		{web.Known, web.Get, "/ui/keys", web.PageForm, showing(call.key)},
+		{web.Known, web.Get, "/ui/events", web.PageForm, showing(call.events)},
+		{web.Known, web.Get, "/lastn", web.PageForm, showing(call.events)},
 		{web.Known, web.GetOnly, "/ui/live", web.PageForm, call.live},
 		{web.Known, web.Get, "/ui/raw/{what}", web.PageForm, call.raw},
 		{web.Known, web.Get, "/ui/acts/{act}", web.PageForm, call.form},
@@ -140,6 +139,21 @@ func (c call) view() (*registry.View, error) {
 	}
 	v, err := c.ViewAt(web.EvenUnheard(c.R.Context()), registry.Stale)
 	return v.View, err
+}
+
+// showing makes an endpoint of a page, which gets the state that it shows.
+func showing(of func(call, *registry.View) (page, error)) func(call) (any, error) {
+	return func(c call) (any, error) {
+		v, err := c.view()
+		if err != nil {
+			return nil, err
+		}
+		p, err := of(c, v)
+		if err != nil {
+			return nil, err
+		}
+		return c.show(v, p)
+	}
 }
 
 // page holds what surrounds every page's own content.
@@ -220,7 +234,15 @@ func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int
 		return
 	}
 	if status == http.StatusUnauthorized {
-		path, fields := askedFor(r)
+		// A login returns to the page that was asked for, with the form that was sent to it.
+		path, fields := r.URL.RequestURI(), url.Values(nil)
+		if r.Method == http.MethodPost {
+			path = r.URL.Path
+			body, err := io.ReadAll(io.LimitReader(r.Body, maxForm))
+			if sent, wrong := url.ParseQuery(string(body)); err == nil && wrong == nil {
+				fields = sent
+			}
+		}
 		renderWith(w, r, status, d.loginForm(local(path), words, fields))
 		return
 	}
@@ -228,20 +250,6 @@ func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int
 	renderWith(w, r, status, bare(title, el("section", class("narrow"),
 		el("h1", text(title)), el("p", text(sentence(upperFirst(words)))),
 		el("p", link("/", "Overview"), text(" "), link("/ui/apps", "Applications")))))
-}
-
-// askedFor returns the path of the requested page, to return to after a login, and the fields of a form that was sent
-// to it.
-func askedFor(r *http.Request) (path string, fields url.Values) {
-	if r.Method != http.MethodPost {
-		return r.URL.RequestURI(), nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm))
-	fields, wrong := url.ParseQuery(string(body))
-	if err != nil || wrong != nil {
-		return r.URL.Path, nil
-	}
-	return r.URL.Path, fields
 }
 
 func upperFirst(words string) string {
@@ -272,23 +280,9 @@ func instancePath(key registry.Key) string {
 
 func appPath(app string) string { return "/ui/apps/" + url.PathEscape(app) }
 
-// safeLink lets only web addresses become links; an instance's own statements are not trusted.
-func safeLink(address string) string {
-	lower := strings.ToLower(address)
-	if strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://") {
-		return address
-	}
-	return ""
-}
-
 // statusOrder is the dashboard's order of statuses: STARTING follows UP, the others come in the usual order.
 var statusOrder = slices.Insert(slices.DeleteFunc(registry.Statuses(), func(s registry.Status) bool { return s == registry.Starting }),
 	1, registry.Starting)
-
-// circumstances returns what an explanation needs beside the view.
-func (c call) circumstances() own.Circumstances {
-	return own.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.config.Moved, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
-}
 
 // maxForm bounds the body of a form, in bytes.
 const maxForm = 64 << 10

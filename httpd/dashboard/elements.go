@@ -47,26 +47,22 @@ func section(title, aside string, content ...g.Node) g.Node {
 	return el("section", el("h2", text(title), g.If(aside != "", el("small", text(aside)))), g.Group(content))
 }
 
-// table shows rows, or none's words if there are no rows; without words it shows nothing. It scrolls sideways on its
-// own where the window is narrow.
+// table shows rows, or none's words if there are no rows; without words it shows nothing. The title of a column of
+// numbers begins with #. It scrolls sideways on its own where the window is narrow.
 func table[T any](none string, titles []string, rows []T, of func(T) row) g.Node {
 	switch {
 	case len(rows) > 0:
+		columns := el("tr", g.Map(titles, func(title string) g.Node {
+			title, numbers := strings.CutPrefix(title, "#")
+			return el("th", attr("scope", "col"), g.If(numbers, class("number")), text(title))
+		}))
 		return el("div", class("scroll"), attr("tabindex", "0"), attr("role", "region"), attr("aria-label", strings.TrimPrefix(titles[0], "#")+" table"),
-			el("table", el("thead", columns(titles)), el("tbody", g.Map(rows, func(r T) g.Node { return of(r).under(titles) }))))
+			el("table", el("thead", columns), el("tbody", g.Map(rows, func(r T) g.Node { return of(r).under(titles) }))))
 	case none != "":
 		return el("p", class("empty"), text(none))
 	default:
 		return g.Group{}
 	}
-}
-
-// columns returns a table's header row. The title of a column of numbers begins with #.
-func columns(titles []string) g.Node {
-	return el("tr", g.Map(titles, func(title string) g.Node {
-		title, numbers := strings.CutPrefix(title, "#")
-		return el("th", attr("scope", "col"), g.If(numbers, class("number")), text(title))
-	}))
 }
 
 // row is a table row: its attributes and its cells.
@@ -78,12 +74,14 @@ func tr(nodes ...g.Node) row { return nodes }
 func (r row) under(titles []string) g.Node {
 	nodes, column := make(g.Group, len(r)), 0
 	for i, n := range r {
+		nodes[i] = n
 		c, is := n.(tableCell)
 		if !is {
-			nodes[i] = n
 			continue
 		}
-		nodes[i] = c.labelled(strings.TrimPrefix(titles[column], "#"))
+		if c.element == "td" { // a cell that names the row needs no title
+			nodes[i] = el("td", attr("data-label", strings.TrimPrefix(titles[column], "#")), c.content)
+		}
 		column++
 	}
 	return el("tr", nodes)
@@ -97,14 +95,6 @@ type tableCell struct {
 
 // Render implements gomponents.Node, for a cell outside a row.
 func (t tableCell) Render(w io.Writer) error { return el(t.element, t.content).Render(w) }
-
-// labelled returns the cell with the title of its column. A cell that names the row needs none.
-func (t tableCell) labelled(title string) g.Node {
-	if t.element != "td" {
-		return t
-	}
-	return el(t.element, attr("data-label", title), t.content)
-}
 
 func td(content ...g.Node) g.Node { return tableCell{"td", content} }
 
@@ -131,6 +121,11 @@ func more(n int) g.Node {
 }
 
 func link(path, words string) g.Node { return el("a", attr("href", path), text(words)) }
+
+// hidden carries a field of a form.
+func hidden(name, value string) g.Node {
+	return el("input", attr("type", "hidden"), attr("name", name), attr("value", value))
+}
 
 func code(words string) g.Node { return el("code", text(words)) }
 
@@ -161,6 +156,14 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// agree returns the form of a verb that agrees with a number.
+func agree(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }
 
 // sentence ends words with a full stop.

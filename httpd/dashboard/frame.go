@@ -25,20 +25,22 @@ var entries = []struct {
 
 // frame is a whole page: reader and place, the navigation, the status line, and the page's own content.
 func (c call) frame(p page, body g.Node) g.Node {
+	mode := "cp"
+	if c.WithoutConsensus {
+		mode = "ap"
+	}
+	var nav g.Group
+	for _, e := range entries {
+		if e.may(c) {
+			nav = append(nav, el("a", attr("href", e.path), g.If(e.path == p.here, attr("aria-current", "page")), text(e.words)))
+		}
+	}
 	return document(c.title(p), g.Group{
 		el("a", class("skip"), attr("href", "#main"), text("To the content")),
 		el("header",
 			el("a", class("brand"), attr("href", "/"), text("Rollcall")),
-			el("span", class("where"), el("b", text(c.Name)), g.If(c.Datacenter != "", g.Group{text(" in "), el("b", text(c.Datacenter))}), text(", mode "+c.mode())),
-			el("nav", attr("aria-label", "Screens"), g.Map(entries, func(e struct {
-				path, words string
-				may         func(c call) bool
-			}) g.Node {
-				if !e.may(c) {
-					return g.Group{}
-				}
-				return el("a", attr("href", e.path), g.If(e.path == p.here, attr("aria-current", "page")), text(e.words))
-			})),
+			el("span", class("where"), el("b", text(c.Name)), g.If(c.Datacenter != "", g.Group{text(" in "), el("b", text(c.Datacenter))}), text(", mode "+mode)),
+			el("nav", attr("aria-label", "Screens"), nav),
 			el("form", attr("action", "/ui/apps"), attr("role", "search"),
 				el("input", attr("type", "search"), attr("name", "q"), attr("id", "search"), attr("maxlength", "1000"), attr("value", c.query()),
 					attr("placeholder", "Search ( / )"), attr("aria-label", "Search applications and instances"), attr("autocomplete", "off"))),
@@ -69,13 +71,6 @@ func (c call) title(p page) string { return p.title + " – " + c.Name }
 
 // product ends the title of every document.
 const product = " – Rollcall"
-
-func (c call) mode() string {
-	if c.WithoutConsensus {
-		return "ap"
-	}
-	return "cp"
-}
 
 // query returns the search terms.
 func (c call) query() string {

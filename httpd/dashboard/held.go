@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -24,21 +25,17 @@ import (
 var errApart = &web.Refusal{Status: http.StatusNotImplemented, Text: "locks and keys need a cluster with consensus (mode cp): this node runs in mode ap"}
 
 // held is GET /ui/held: sessions, locks, semaphores and keys.
-func (c call) held() (any, error) {
+func (c call) held(v *registry.View) (page, error) {
 	prefix := c.Text("prefix")
 	if c.Err != nil {
-		return nil, c.Err
+		return page{}, c.Err
 	}
 	if c.Coordination == nil {
-		return nil, errApart
-	}
-	v, err := c.view()
-	if err != nil {
-		return nil, err
+		return page{}, errApart
 	}
 	k, err := c.keys(c.Given("index"))
 	if err != nil {
-		return nil, err
+		return page{}, err
 	}
 	now := c.CoordinationClock(k)
 	content := []g.Node{el("h1", text("Locks & keys")), c.doneNotice()}
@@ -46,7 +43,7 @@ func (c call) held() (any, error) {
 		content = append(content, c.permitsSection(kind, k.AllPermits(kind), now))
 	}
 	content = append(content, c.sessionsSection(k, now), c.keysSection(k, prefix))
-	return c.show(v, page{title: "Locks & keys", here: "/ui/held", content: content})
+	return page{title: "Locks & keys", here: "/ui/held", content: content}, nil
 }
 
 var kindTitles = map[kv.Kind]string{kv.Lock: "Locks", kv.Semaphore: "Semaphores"}
@@ -72,12 +69,18 @@ func (c call) permitsSection(kind kv.Kind, all iter.Seq[*kv.Permits], now int64)
 			tokens = append(tokens, el("div", text(strconv.FormatUint(h.Fence, 10))))
 			since = append(since, el("div", moment(h.Since)))
 		}
-		limit := ""
+		limit, queue, delays := "", "–", "–"
+		if n := len(p.Queue); n > 0 {
+			queue = fmt.Sprintf("%d, first %s for %s", n, shortened(p.Queue[0].Session), own.Span(p.Queue[0].WaitedMS))
+		}
+		if n := len(p.DelaysMS); n > 0 {
+			delays = fmt.Sprintf("%d, the last over in %s", n, own.Span(p.DelaysMS[n-1]))
+		}
 		if kind == kv.Semaphore {
 			limit = fmt.Sprintf(" %d of %d", len(p.Holders), p.Limit)
 		}
 		return tr(named(code(p.Name), soft(limit)), td(orDash(holders)), td(class("number"), orDash(tokens)), td(class("when"), orDash(since)),
-			cell("", shownQueue(p.Queue)), cell("", shownDelays(p.DelaysMS)))
+			cell("", queue), cell("", delays))
 	}), more(left))
 }
 
@@ -86,22 +89,6 @@ func orDash(nodes g.Group) g.Node {
 		return text("–")
 	}
 	return nodes
-}
-
-// shownQueue says who waits first, and how many do.
-func shownQueue(queue []api.Waiter) string {
-	if len(queue) == 0 {
-		return "–"
-	}
-	first := queue[0]
-	return fmt.Sprintf("%d, first %s for %s", len(queue), shortened(first.Session), own.Span(first.WaitedMS))
-}
-
-func shownDelays(delays []int64) string {
-	if len(delays) == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%d, the last over in %s", len(delays), own.Span(delays[len(delays)-1]))
 }
 
 // sessionsSection lists the sessions that hold something, those that never expire first.
@@ -166,51 +153,44 @@ func prefixForm(prefix string) g.Node {
 }
 
 // key is GET /ui/keys?key=NAME: names of keys have slashes, and may contain anything.
-func (c call) key() (any, error) {
+func (c call) key(v *registry.View) (page, error) {
 	name := c.Text("key")
 	if c.Err != nil {
-		return nil, c.Err
+		return page{}, c.Err
 	}
 	if c.Coordination == nil {
-		return nil, errApart
+		return page{}, errApart
 	}
 	if err := c.Allow(access.Need{Resource: access.KV, Name: name, Verb: access.Read}); err != nil {
-		return nil, err
-	}
-	v, err := c.view()
-	if err != nil {
-		return nil, err
+		return page{}, err
 	}
 	k, err := c.keys(c.Given("index"))
 	if err != nil {
-		return nil, err
+		return page{}, err
 	}
 	pair, _ := k.Get(name)
 	content := []g.Node{el("p", class("crumbs"), link(withQuery("/ui/held", "prefix", name[:strings.LastIndexByte(name, '/')+1]), "Locks & keys")), el("h1", code(name)), c.doneNotice()}
 	if pair == nil {
 		content = append(content, el("p", class("empty"), text("There is no such key.")))
-		return c.show(v, page{title: name, here: "/ui/held", content: content})
+		return page{title: name, here: "/ui/held", content: content}, nil
 	}
 	rows := []fact{{"Index", text(strconv.FormatUint(uint64(pair.ModifyIndex), 10))}, {"Size", text(shownBytes(int64(len(pair.Value))))}}
 	if pair.Session != "" {
 		rows = append(rows, fact{"Locked by session", el("a", class("mono"), attr("href", "/ui/held#"+pair.Session), text(pair.Session))},
 			fact{"Token", text(strconv.FormatUint(uint64(pair.Fence), 10))})
 	}
-	content = append(content, factsTable(rows), section("Value", "", shownValue(pair.Value)))
+	part := pair.Value[:min(len(pair.Value), mostShownValue)]
+	shown := string(part)
+	if !utf8.Valid(part) && len(part) == len(pair.Value) || strings.ContainsRune(shown, 0) {
+		shown = hex.Dump(part[:min(len(part), 2<<10)])
+	}
+	content = append(content, factsTable(rows), section("Value", "", copied("value", strings.ToValidUTF8(shown, "�")),
+		g.If(len(part) < len(pair.Value), el("p", class("soft"), text("The rest is not shown.")))))
 	if editable(pair.Value) {
 		content = append(content, c.buttons([]string{"set-key"}, "key", name))
 	}
-	return c.show(v, page{title: name, here: "/ui/held", content: content})
+	return page{title: name, here: "/ui/held", content: content}, nil
 }
 
 // mostShownValue bounds the bytes of a value that a page shows.
 const mostShownValue = 16 << 10
-
-func shownValue(value []byte) g.Node {
-	part := value[:min(len(value), mostShownValue)]
-	shown := string(part)
-	if !utf8.Valid(part) && len(part) == len(value) || strings.ContainsRune(shown, 0) {
-		shown = hex.Dump(part[:min(len(part), 2<<10)])
-	}
-	return g.Group{copied("value", strings.ToValidUTF8(shown, "�")), g.If(len(part) < len(value), el("p", class("soft"), text("The rest is not shown.")))}
-}

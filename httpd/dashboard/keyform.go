@@ -26,9 +26,6 @@ func editable(value []byte) bool {
 	return len(value) <= mostEdited && utf8.Valid(value) && !strings.ContainsFunc(string(value), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
 }
 
-// errUneditable refuses a form that would return a value changed.
-var errUneditable = &web.Refusal{Status: http.StatusUnprocessableEntity, Text: fmt.Sprintf("a form cannot edit this key: its value is not text, or longer than %d bytes; rollcall kv put can write it", mostEdited)}
-
 // openKey fills the current state of a key into a fresh form: its value, its index, and its flags, which a write
 // replaces too.
 func openKey(c call, f url.Values) error {
@@ -44,10 +41,10 @@ func openKey(c call, f url.Values) error {
 	return checkKey(c, f)
 }
 
-// checkKey refuses to edit a key whose value the form cannot have shown.
+// checkKey refuses to edit a key whose value the form cannot have shown, or would return changed.
 func checkKey(c call, f url.Values) error {
 	if pair := c.pair(f.Get("key")); pair != nil && !editable(pair.Value) {
-		return errUneditable
+		return &web.Refusal{Status: http.StatusUnprocessableEntity, Text: fmt.Sprintf("a form cannot edit this key: its value is not text, or longer than %d bytes; rollcall kv put can write it", mostEdited)}
 	}
 	return nil
 }
@@ -68,34 +65,31 @@ func baseOn(f url.Values, pair *kv.Pair) {
 // valueOf returns the value that a form sent. Browsers send a text area's line ends as CR LF, whatever they were.
 func valueOf(f url.Values) string { return strings.ReplaceAll(f.Get("value"), "\r\n", "\n") }
 
-// keyQuery returns the parameters of the call that writes a key.
+// keyQuery returns the parameters of the call that writes a key. Without cas it would write whatever the key has now.
 func keyQuery(f url.Values) url.Values {
 	query := url.Values{"cas": {f.Get("cas")}}
-	if f.Get("flags") != "" {
-		query.Set("flags", f.Get("flags"))
-	}
+	setGiven(query, "flags", f.Get("flags"))
 	return query
 }
 
-// keyCommand returns the command for what the form would write. It reads its value from standard input if its argument
+// keyCommand completes the command for what the form would write. It reads its value from standard input if its argument
 // would mean something else.
-func keyCommand(f url.Values) command {
-	k := command{verb: "kv put", names: []string{f.Get("key"), valueOf(f)}, flags: []string{"--cas", f.Get("cas")}}
-	if strings.HasPrefix(valueOf(f), "@") || strings.HasPrefix(valueOf(f), "-") {
-		k.input, k.names[1] = "printf %s "+quoted(valueOf(f))+" | ", "-"
-	}
+func keyCommand(f url.Values, k command) command {
+	value := valueOf(f)
+	k.flags = []string{"--cas", f.Get("cas")}
 	if f.Get("flags") != "" {
 		k.flags = append(k.flags, "--flags", f.Get("flags"))
 	}
+	if strings.HasPrefix(value, "@") || strings.HasPrefix(value, "-") {
+		k.input, value = "printf %s "+quoted(value)+" | ", "-"
+	}
+	k.names = append(k.names, value)
 	return k
 }
 
 // valueField edits the value of a key, as of the index that it had when the form was opened.
 func valueField(_ call, _ *registry.View, f url.Values) g.Node {
-	hidden := func(name string) g.Node {
-		return g.If(f.Get(name) != "", el("input", attr("type", "hidden"), attr("name", name), attr("value", f.Get(name))))
-	}
-	return g.Group{hidden("cas"), hidden("flags"),
+	return g.Group{g.If(f.Get("cas") != "", hidden("cas", f.Get("cas"))), g.If(f.Get("flags") != "", hidden("flags", f.Get("flags"))),
 		// HTML drops the first line end of a text area.
 		el("label", g.Textf("Value, in place of that of index %s", f.Get("cas")), el("textarea", attr("name", "value"), attr("rows", "12"), verbatim("\n"+f.Get("value")))),
 	}

@@ -46,7 +46,12 @@ func (c call) markOf(app string, held bool) mark {
 				m.index = a.Changed
 			}
 		case !c.mayRead(""):
-			m.index, m.apps = c.newestReadable(v)
+			m.index = 0
+			for a := range v.Apps() {
+				if c.mayRead(a.Name) {
+					m.index, m.apps = max(m.index, a.Changed), m.apps+1
+				}
+			}
 		}
 	}
 	if c.Coordination == nil || !held || !c.May(heldNeeds(c.Call)...) {
@@ -56,17 +61,6 @@ func (c call) markOf(app string, held bool) mark {
 		m.held = uint64(k.Index())
 	}
 	return m
-}
-
-// newestReadable returns the index of the newest change of an application that the caller may read, and the number of
-// such applications.
-func (c call) newestReadable(v *registry.View) (newest registry.Index, apps int) {
-	for a := range v.Apps() {
-		if c.mayRead(a.Name) {
-			newest, apps = max(newest, a.Changed), apps+1
-		}
-	}
-	return newest, apps
 }
 
 // live is GET /ui/live: a stream that says when a page must be rebuilt. It carries no content: the page is fetched,

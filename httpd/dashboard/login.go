@@ -32,7 +32,7 @@ func (d *Dashboard) loginForm(next, wrong string, f url.Values) g.Node {
 		el("h1", text("Log in to "+d.Name)),
 		g.If(wrong != "", el("p", class("wrong"), attr("role", "alert"), text(sentence(upperFirst(wrong))))),
 		el("form", attr("method", "post"), attr("action", "/ui/login"),
-			el("input", attr("type", "hidden"), attr("name", "next"), attr("value", next)), hiddenFields(carried, f),
+			hidden("next", next), hiddenFields(carried, f),
 			el("label", text("Token"), el("input", attr("type", "password"), attr("name", "token"), attr("required"), attr("autofocus"), attr("autocomplete", "current-password"))),
 			el("button", class("primary"), text("Log in"))),
 		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed; it is good until the token ends."))))

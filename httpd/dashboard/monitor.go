@@ -77,12 +77,16 @@ func (m *monitor) Run(ctx context.Context) error {
 	defer tick.Stop()
 	next := time.Now()
 	for {
-		if now := time.Now(); !now.Before(next) {
+		now := time.Now()
+		m.mu.Lock()
+		isRead := now.Sub(m.read) < watchedFor
+		m.mu.Unlock()
+		if !now.Before(next) {
 			next = now.Add(sampleEvery)
 			m.look(ctx)
 			m.sample(now)
 			m.upkeep(now)
-		} else if m.isRead(now) {
+		} else if isRead {
 			m.look(ctx)
 		}
 		select {
@@ -91,13 +95,6 @@ func (m *monitor) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// isRead reports whether somebody reads the pages.
-func (m *monitor) isRead(now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return now.Sub(m.read) < watchedFor
 }
 
 // now returns what is known of the cluster, for a page. While pages are being read, Run looks often enough that only
@@ -122,7 +119,9 @@ func (m *monitor) look(ctx context.Context) seen {
 	case m.looking <- struct{}{}:
 		defer func() { <-m.looking }()
 	case <-ctx.Done():
-		return m.lastSeen()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.last
 	}
 	m.mu.Lock()
 	last, asked := m.last, m.asked
@@ -140,12 +139,6 @@ func (m *monitor) look(ctx context.Context) seen {
 	if ctx.Err() == nil {
 		m.last, m.asked = next, begun
 	}
-	return m.last
-}
-
-func (m *monitor) lastSeen() seen {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return m.last
 }
 
@@ -182,21 +175,17 @@ func (s seen) after(wall time.Time, status api.Status, peers api.Peers, led bool
 	return next
 }
 
-// freshness counts the leases of a view by how they are renewed, once a second at most: it walks all of them.
-func (m *monitor) freshness(v *registry.View, at own.Clock) registry.Figures {
-	now := time.Now()
+// preservation returns the current state of self-preservation. It counts the leases once a second at most: that walks
+// all of them.
+func (m *monitor) preservation(v *registry.View) api.SelfPreservation {
+	at, now := m.clock(v), time.Now()
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.figured.IsZero() || now.Sub(m.figured) >= freshFor || m.figures.Leases > 0 != (v.Total() > 0) {
 		m.figures, m.figured = v.Freshness(at.Now), now
 	}
-	return m.figures
-}
-
-// preservation returns the current state of self-preservation.
-func (m *monitor) preservation(v *registry.View) api.SelfPreservation {
-	at := m.clock(v)
-	return own.PreservationNow(v, at, m.freshness(v, at))
+	figures := m.figures
+	m.mu.Unlock()
+	return own.PreservationNow(v, at, figures)
 }
 
 // upkeep returns what the node's operators must renew in time, asked for once per upkeepEvery.

@@ -9,29 +9,35 @@ import (
 
 	g "maragu.dev/gomponents"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // nodes is GET /ui/nodes.
-func (c call) nodes() (any, error) {
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
+func (c call) nodes(v *registry.View) (page, error) {
 	seen := c.monitor.now(c.R.Context())
 	s := seen.status
 	titles := []string{"Node", "Role", "Zone", "Version", "Last contact", "#Entries behind", "#Disk free", "Addresses", "Acts"}
+	memory := web.ReadMemory()
+	self := []fact{ // what upstream's dashboard calls general info
+		{"Version", text(c.Version)},
+		{"Uptime", text(web.Uptime(time.Since(c.Started)))},
+		{"Reads of Eureka clients", text(string(c.Reads))},
+		{"Memory in use", text(memory.Usage())},
+		{"Metrics", link("/ui/raw/metrics", "/metrics")},
+		{"Settings in force", link("/ui/raw/settings", "as JSON")},
+	}
 	content := []g.Node{
 		el("h1", text("Nodes")),
 		c.doneNotice(),
 		drawing(s, c.Name),
-		table("", titles, s.Nodes, func(n api.NodeStatus) row { return c.nodeRow(n) }),
+		table("", titles, s.Nodes, c.nodeRow),
 		g.If(s.ClusterID != "", el("p", class("soft"), text("Cluster "+s.ClusterID), g.If(s.Term != 0, text(", term "+strconv.FormatUint(s.Term, 10))))),
-		section("This node", c.Name, factsTable(c.selfFacts())),
+		section("This node", c.Name, factsTable(self)),
 	}
-	return c.show(v, page{title: "Nodes", here: "/ui/nodes", content: content})
+	return page{title: "Nodes", here: "/ui/nodes", content: content}, nil
 }
 
 func (c call) nodeRow(n api.NodeStatus) row {
@@ -98,31 +104,13 @@ func drawing(s api.Status, here string) g.Node {
 			lines = append(lines, el("line", class(style), attr("x1", decimal(x1)), attr("y1", decimal(y1)), attr("x2", decimal(x2)), attr("y2", decimal(y2))))
 		}
 		x, y := at(i)
-		m := s.Nodes[i]
+		m, name := s.Nodes[i], y+32
+		if y < drawnHeight/2 { // away from the middle, where the links are
+			name = y - 24
+		}
 		circles = append(circles, el("circle", class("dot role-"+m.Role), attr("cx", decimal(x)), attr("cy", decimal(y)), attr("r", "16")),
-			el("text", attr("x", decimal(x)), attr("y", decimal(below(y))), attr("text-anchor", "middle"), text(shortened(m.ID)), g.If(m.ID == here, text(" (this one)"))))
+			el("text", attr("x", decimal(x)), attr("y", decimal(name)), attr("text-anchor", "middle"), text(shortened(m.ID)), g.If(m.ID == here, text(" (this one)"))))
 	}
 	words := fmt.Sprintf("%s; %s", plural(n, "node"), s.Summary)
 	return el("svg", class("drawing"), attr("viewBox", "0 0 480 220"), attr("role", "img"), attr("aria-label", words), lines, circles)
-}
-
-// below returns where the name of a node at a height goes: away from the middle, where the links are.
-func below(y float64) float64 {
-	if y < drawnHeight/2 {
-		return y - 24
-	}
-	return y + 32
-}
-
-// selfFacts returns what upstream's dashboard calls general info.
-func (c call) selfFacts() []fact {
-	memory := web.ReadMemory()
-	return []fact{
-		{"Version", text(c.Version)},
-		{"Uptime", text(web.Uptime(time.Since(c.Started)))},
-		{"Reads of Eureka clients", text(string(c.Reads))},
-		{"Memory in use", text(memory.Usage())},
-		{"Metrics", link("/ui/raw/metrics", "/metrics")},
-		{"Settings in force", link("/ui/raw/settings", "as JSON")},
-	}
 }

@@ -24,11 +24,7 @@ const (
 )
 
 // overview is GET /.
-func (c call) overview() (any, error) {
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
+func (c call) overview(v *registry.View) (page, error) {
 	apps := c.readable(c.monitor.tally.of(v, time.Now()))
 	p := page{title: "Overview", here: "/", content: []g.Node{el("h1", class("hidden"), text("Overview")), c.doneNotice()}}
 	if v.Total() == 0 {
@@ -39,10 +35,17 @@ func (c call) overview() (any, error) {
 	} else {
 		p.content = append(p.content, el("p", class("soft"), g.Textf("You may read %s, and see nothing of the others.", plural(len(apps), "application"))))
 	}
+	notices := c.attention(apps)
+	shown := notices[:min(len(notices), mostAttention)]
 	p.content = append(p.content,
-		attentionSection(c.attention(apps)),
+		section("Needs attention", "",
+			g.If(len(notices) == 0, el("p", class("empty"), text("Nothing."))),
+			g.If(len(notices) > 0, el("ul", class("attention"), g.Map(shown, func(n notice) g.Node {
+				return el("li", g.If(n.bad, class("bad")), link(n.path, upperFirst(n.words)))
+			}))),
+			more(len(notices)-len(shown))),
 		section("Last changes", "", c.timelineTable(c.timeline(v, timelineFilter{most: mostRecent})), el("p", link("/ui/events", "All events"))))
-	return c.show(v, p)
+	return p, nil
 }
 
 // readable keeps the applications that the caller may read.
@@ -118,30 +121,24 @@ func attentionOfApps(apps []appCount, overdue map[string]registry.AppFreshness) 
 	for _, a := range apps {
 		switch trouble := a.trouble(); {
 		case trouble == empty && a.Total == 0:
-			notices = append(notices, notice{empty, fmt.Sprintf("%s has no instance any more; within ten minutes %s %s UP", a.Name, strconv.Itoa(a.before()), wasWere(a.before())), appPath(a.Name), a.Name, true})
+			notices = append(notices, notice{empty, fmt.Sprintf("%s has no instance any more; within ten minutes %d %s UP", a.Name, a.before(), agree(a.before(), "was", "were")), appPath(a.Name), a.Name, true})
 		case trouble == empty:
 			notices = append(notices, notice{empty, fmt.Sprintf("%s: none of %s is UP", a.Name, plural(a.Total, "instance")), appPath(a.Name), a.Name, true})
 		case trouble == halved:
 			notices = append(notices, notice{halved, fmt.Sprintf("%s: %d UP, within ten minutes %d were", a.Name, a.Up(), a.before()), appPath(a.Name), a.Name, false})
 		}
-		if words := overdueWords(overdue[a.Name]); words != "" {
-			notices = append(notices, notice{partly, a.Name + ": " + words, appPath(a.Name), a.Name, false})
+		late := overdue[a.Name]
+		n := overdueOf(late)
+		if n == 0 {
+			continue
 		}
+		words := fmt.Sprintf("%s: %d of %s %s overdue", a.Name, n, plural(int(late.Counted), "lease"), agree(n, "is", "are"))
+		if len(late.Overdue) > 0 { // the one that is for the longest time
+			words += fmt.Sprintf(", %s for %s", late.Overdue[0].Key.ID, own.Span(late.Overdue[0].Silent))
+		}
+		notices = append(notices, notice{partly, words, appPath(a.Name), a.Name, false})
 	}
 	return notices
-}
-
-// overdueWords say how many leases of an application are overdue, and which one for the longest time, or "" if none
-// is.
-func overdueWords(a registry.AppFreshness) string {
-	if overdueOf(a) == 0 {
-		return ""
-	}
-	words := fmt.Sprintf("%d of %s %s overdue", overdueOf(a), plural(int(a.Counted), "lease"), isAre(overdueOf(a)))
-	if len(a.Overdue) > 0 {
-		words += fmt.Sprintf(", %s for %s", a.Overdue[0].Key.ID, own.Span(a.Overdue[0].Silent))
-	}
-	return words
 }
 
 // littleDisk is the free space in bytes below which a disk needs attention.
@@ -242,23 +239,6 @@ func differingVersions(nodes []api.NodeStatus) string {
 		parts = append(parts, version+" ("+strings.Join(byVersion[version], ", ")+")")
 	}
 	return "the nodes run different versions: " + strings.Join(parts, ", ")
-}
-
-func wasWere(n int) string {
-	if n == 1 {
-		return "was"
-	}
-	return "were"
-}
-
-func attentionSection(notices []notice) g.Node {
-	if len(notices) == 0 {
-		return section("Needs attention", "", el("p", class("empty"), text("Nothing.")))
-	}
-	shown := notices[:min(len(notices), mostAttention)]
-	return section("Needs attention", "", el("ul", class("attention"), g.Map(shown, func(n notice) g.Node {
-		return el("li", g.If(n.bad, class("bad")), link(n.path, upperFirst(n.words)))
-	})), more(len(notices)-len(shown)))
 }
 
 // firstSteps says how the first service finds this registry, with the address that the page was requested under.

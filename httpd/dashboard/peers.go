@@ -16,11 +16,7 @@ import (
 )
 
 // peers is GET /ui/peers: both directions of replication.
-func (c call) peers() (any, error) {
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
+func (c call) peers(v *registry.View) (page, error) {
 	s := c.monitor.now(c.R.Context()).peers
 	none := "Nothing is replicated: no peer is configured (replication.nodes, replication.datacenters, replication.eureka)."
 	aside := "every node sends"
@@ -38,7 +34,7 @@ func (c call) peers() (any, error) {
 				return tr(named(text(p.Sender)), cell("", dash(p.Datacenter)), cell("", own.Span(p.HeardMS)+" ago"), number(p.Late), number(p.Refused))
 			})))
 	}
-	return c.show(v, page{title: "Peers", here: "/ui/peers", content: content})
+	return page{title: "Peers", here: "/ui/peers", content: content}, nil
 }
 
 func (c call) peerRow(p api.Peer) row {
@@ -65,12 +61,8 @@ const compareWithin = 2*time.Minute + 30*time.Second
 
 // comparePeer is GET /ui/peers/{name}: where the peer's state differs from what it should be. It asks the peer, and
 // may take long.
-func (c call) comparePeer() (any, error) {
+func (c call) comparePeer(v *registry.View) (page, error) {
 	name := c.Segment("name")
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
 	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(compareWithin)) // a failure shows at the write
 	response := c.perform(request{method: http.MethodGet, path: "/v1/rollcall/peers/" + url.PathEscape(name) + "/diff"})
 	content := []g.Node{el("p", class("crumbs"), link("/ui/peers", "Peers")), el("h1", text("Compared with "+name))}
@@ -81,25 +73,22 @@ func (c call) comparePeer() (any, error) {
 	case json.Unmarshal(response.body.Bytes(), &diff) != nil:
 		content = append(content, el("p", class("wrong"), text("What came back cannot be read.")))
 	default:
-		shown := diff.Items[:min(len(diff.Items), maxShown)]
+		shown, all := diff.Items[:min(len(diff.Items), maxShown)], diff.Missing+diff.Extra
+		words := "Nothing differs."
+		if all > 0 {
+			words = fmt.Sprintf("%s differ in %s: the peer lacks %d or has them older, and has %d that it should not have.",
+				plural(all, "instance"), plural(diff.Apps, "application"), diff.Missing, diff.Extra)
+		}
 		content = append(content,
-			el("p", text(diffWords(diff))),
+			el("p", text(words)),
 			table("", []string{"Instance", "The peer's copy is"}, shown, func(i api.DiffedItem) row {
 				key := registry.NewKey(i.App, i.ID)
 				return tr(named(link(instancePath(key), key.String())), cell("", i.What))
 			}),
-			more(diff.Missing+diff.Extra-len(shown)),
+			more(all-len(shown)),
 			c.buttons([]string{"repair"}, "peer", name))
 	}
-	return c.show(v, page{title: "Compared with " + name, here: "/ui/peers", still: true, content: content})
-}
-
-func diffWords(d api.PeerDiff) string {
-	if d.Missing+d.Extra == 0 {
-		return "Nothing differs."
-	}
-	return fmt.Sprintf("%s differ in %s: the peer lacks %d or has them older, and has %d that it should not have.",
-		plural(d.Missing+d.Extra, "instance"), plural(d.Apps, "application"), d.Missing, d.Extra)
+	return page{title: "Compared with " + name, here: "/ui/peers", still: true, content: content}, nil
 }
 
 // incomingCell shows what comes from a peer. A node of this datacenter reports what its clients do.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -99,7 +98,7 @@ func (c call) raw() (any, error) {
 	f := c.R.URL.Query()
 	q, known := map[string]request{
 		"app":      {path: "/v1/rollcall/apps", query: url.Values{"consistency": {"stale"}, "app": {f.Get("app")}}},
-		"instance": {path: ofInstance(f) + "/explain", query: url.Values{"consistency": {"stale"}}},
+		"instance": {path: ofInstance("/explain")(f), query: url.Values{"consistency": {"stale"}}},
 		"settings": {path: "/v1/rollcall/settings"},
 		"metrics":  {path: "/metrics"},
 	}[c.Segment("what")]
@@ -128,15 +127,4 @@ func notBefore(index, other string) bool {
 // succeeded reports whether a status means success.
 func succeeded(status int) bool {
 	return status >= http.StatusOK && status < http.StatusMultipleChoices
-}
-
-// keyPath returns the path of a key in Consul's API, whose slashes stay.
-func keyPath(key string) string { return strings.ReplaceAll(url.PathEscape(key), "%2F", "/") }
-
-func keyIn(f url.Values) registry.Key { return registry.NewKey(f.Get("app"), f.Get("id")) }
-
-// ofInstance returns the path of an instance in our own API.
-func ofInstance(f url.Values) string {
-	key := keyIn(f)
-	return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)
 }

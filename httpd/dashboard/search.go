@@ -26,8 +26,7 @@ type search struct {
 	pairs  []registry.Pair
 	status registry.Status
 	byStat bool
-	dc     string
-	byDC   bool
+	dc     string // empty for all
 }
 
 // term is a search word with its ASCII letters in lower case. In the names of applications, which are in upper case,
@@ -64,18 +63,19 @@ func (c call) readSearch() (s search) {
 			c.Refuse("status must be one of %s", strings.Join(registry.StatusWords(), ", "))
 		}
 	}
-	s.dc, s.byDC = c.Lookup("dc")
-	s.byDC = s.byDC && s.dc != ""
+	s.dc = c.Text("dc")
 	return s
 }
 
 // instances reports whether the search must look at instances.
-func (s *search) instances() bool { return len(s.terms) > 0 || len(s.pairs) > 0 || s.byStat || s.byDC }
+func (s *search) instances() bool {
+	return len(s.terms) > 0 || len(s.pairs) > 0 || s.byStat || s.dc != ""
+}
 
 // finds reports whether an instance matches. local names this datacenter.
 func (s *search) finds(l *registry.Lease, local string) bool {
 	i := l.Instance
-	if s.byStat && i.Status != s.status || s.byDC && s.dc != l.Owner && !(l.Owner == "" && s.dc == local) {
+	if s.byStat && i.Status != s.status || s.dc != "" && s.dc != l.Owner && !(l.Owner == "" && s.dc == local) {
 		return false
 	}
 	for _, p := range s.pairs {
@@ -242,16 +242,11 @@ func (c call) pager(p pages) g.Node {
 		if number < 1 || number > p.last {
 			return el("span", class("soft"), text(words))
 		}
-		return el("a", attr("href", c.withPage(number)), attr("rel", rel), text(words))
+		query := c.R.URL.Query()
+		query.Set("page", strconv.Itoa(number))
+		query.Del("index")
+		return el("a", attr("href", c.R.URL.Path+"?"+query.Encode()), attr("rel", rel), text(words))
 	}
 	return el("nav", class("pager"), attr("aria-label", "Pages"),
 		to(p.number-1, "← Back", "prev"), el("span", g.Textf("Page %d of %d", p.number, p.last)), to(p.number+1, "Further →", "next"))
-}
-
-// withPage returns the URL of the call with another page number.
-func (c call) withPage(number int) string {
-	query := c.R.URL.Query()
-	query.Set("page", strconv.Itoa(number))
-	query.Del("index")
-	return c.R.URL.Path + "?" + query.Encode()
 }

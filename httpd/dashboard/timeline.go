@@ -183,7 +183,7 @@ func (c call) timelineTable(entries []happening) g.Node {
 const eventsPerPage = 100
 
 // events is GET /ui/events.
-func (c call) events() (any, error) {
+func (c call) events(v *registry.View) (page, error) {
 	f := timelineFilter{app: strings.ToUpper(c.Text("app")), kind: c.Text("kind"), author: lower(c.Text("author")), most: eventsPerPage}
 	if f.kind != "" && !slices.Contains(timelineKinds, f.kind) {
 		c.Refuse("kind must be one of %s", strings.Join(timelineKinds, ", "))
@@ -192,22 +192,18 @@ func (c call) events() (any, error) {
 		c.Refuse("app and author have %d bytes; at most %d are looked for", len(f.app)+len(f.author), maxQuery)
 	}
 	if c.Err != nil {
-		return nil, c.Err
+		return page{}, c.Err
 	}
 	if f.app != "" {
 		if err := c.Allow(access.Need{Resource: access.App, Name: f.app, Verb: access.Read}); err != nil {
-			return nil, err
+			return page{}, err
 		}
-	}
-	v, err := c.view()
-	if err != nil {
-		return nil, err
 	}
 	kinds := g.Group{el("option", attr("value", ""), text("everything but late renewals"))}
 	for _, kind := range timelineKinds {
 		kinds = append(kinds, el("option", attr("value", kind), g.If(kind == f.kind, attr("selected")), text(kind)))
 	}
-	return c.show(v, page{title: "Events", here: "/ui/events", watch: f.app, content: []g.Node{
+	return page{title: "Events", here: "/ui/events", watch: f.app, content: []g.Node{
 		el("h1", text("Events")),
 		el("form", class("filters"), attr("action", "/ui/events"), attr("aria-label", "Filters"),
 			el("label", text("Application"), el("input", attr("name", "app"), attr("value", f.app), attr("maxlength", "255"))),
@@ -216,5 +212,5 @@ func (c call) events() (any, error) {
 			el("button", text("Show"))),
 		c.timelineTable(c.timeline(v, f)),
 		el("p", class("soft"), g.Textf("At most %d; of each instance the last %d events are remembered. Who led is as this node saw it.", eventsPerPage, registry.EventsKept)),
-	}})
+	}}, nil
 }

@@ -120,7 +120,7 @@ func (f *facts) voters() (answers, silent []string, votes int) {
 
 func preserving(f *facts) *truth {
 	p := f.preservation
-	withheld, late, fresh := " "+plural(int(p.Withheld), "eviction")+" "+isAre(int(p.Withheld))+" withheld.",
+	withheld, late, fresh := " "+plural(int(p.Withheld), "eviction")+" "+agree(int(p.Withheld), "is", "are")+" withheld.",
 		fmt.Sprintf("%d of %d leases", p.Figures.Counted-p.Figures.Fresh, p.Figures.Counted), fmt.Sprintf("only %d of %d", p.Figures.Fresh, p.Figures.Counted)
 	if f.withoutCounts {
 		withheld, late, fresh = "", "too many leases of all applications", "too few"
@@ -159,7 +159,11 @@ func linkCut(f *facts) *truth {
 		if in.HeardMS != nil {
 			heard = "is not heard since " + f.clock(f.now.Add(-time.Duration(*in.HeardMS)*time.Millisecond)) + "."
 		}
-		words := fmt.Sprintf("%s %s (policy: %s)", "Its "+plural(in.Instances, "instance"), staysListed(in), in.OnCut)
+		then := "stay listed"
+		if in.OnCut == "expire" {
+			then = "are removed when their leases end"
+		}
+		words := fmt.Sprintf("Its %s %s (policy: %s)", plural(in.Instances, "instance"), then, in.OnCut)
 		if p.LagChanges > 0 {
 			words += fmt.Sprintf("; %s here", waits(p.LagChanges))
 		}
@@ -168,18 +172,8 @@ func linkCut(f *facts) *truth {
 	return nil
 }
 
-func staysListed(in *api.Incoming) string {
-	if in.OnCut == "expire" {
-		return "are removed when their leases end"
-	}
-	return "stay listed"
-}
-
 func waits(changes uint64) string {
-	if changes == 1 {
-		return "1 change waits"
-	}
-	return fmt.Sprintf("%d changes wait", changes)
+	return plural(int(changes), "change") + " " + agree(int(changes), "waits", "wait")
 }
 
 // failing reports nodes that do not answer, or are far behind, while there is a majority.
@@ -190,7 +184,12 @@ func failing(f *facts) *truth {
 	links := []linked{{"Nodes", "/ui/nodes"}, {"What to do", runbook("ToleranceGone")}}
 	_, silent, votes := f.voters()
 	if f.alone {
-		silent = f.silentPeers()
+		silent = nil
+		for _, n := range f.seen.status.Nodes {
+			if !n.Answers() {
+				silent = append(silent, n.ID)
+			}
+		}
 	}
 	if len(silent) == 0 {
 		return &truth{level: "warn", words: f.seen.status.Summary, links: links}
@@ -208,15 +207,6 @@ func failing(f *facts) *truth {
 		words = fmt.Sprintf("Everything works, and %s.", api.MayFail(max(votes-len(silent)-(votes/2+1), 0), "further "))
 	}
 	return &truth{level: "warn", bold: strings.Join(parts, ", ") + ".", words: words, links: links}
-}
-
-func (f *facts) silentPeers() (silent []string) {
-	for _, n := range f.seen.status.Nodes {
-		if !n.Answers() {
-			silent = append(silent, n.ID)
-		}
-	}
-	return silent
 }
 
 // young applies to a leader, or a node without consensus, that started too recently to know which instances are alive.
@@ -342,13 +332,6 @@ func inBrackets(words string) string {
 		return ""
 	}
 	return " (" + words + ")"
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 // numeral returns a small number as a word.
