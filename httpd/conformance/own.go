@@ -46,9 +46,8 @@ var watches = []check{
 		resp := c.want(http.StatusGone, http.MethodGet, "/v1/rollcall/watch?wait=0s&index=elsewhere-1", "")
 		index := text(t, decode(t, resp.body), "index")
 		c.want(http.StatusOK, http.MethodGet, "/v1/rollcall/watch?wait=0s&index="+index, "")
-		if name, _, _ := c.nextEvent("elsewhere-1"); name != "reset" {
-			t.Errorf("the stream has %q, want a reset", name)
-		}
+		name, _, _ := c.nextEvent("elsewhere-1")
+		expect.Equal(t, name, "reset", "the stream has")
 	}},
 }
 
@@ -67,7 +66,8 @@ func (c *client) live(t *testing.T, next func(from string) (changes []any, index
 		changes, last = next(last)
 		need.That(t, len(changes) != 0, "after %v nothing more is told", told)
 		for _, change := range changes {
-			told = append(told, changeInWords(t, change))
+			checkInstance(t, at(t, change, "instance"), false)
+			told = append(told, fmt.Sprintf("%s %s %s", text(t, change, "action"), text(t, change, "why"), text(t, change, "status")))
 		}
 		if len(told) >= len(lifeChanges) {
 			expect.Slice(t, told, lifeChanges, "it is told of")
@@ -92,13 +92,6 @@ func (c *client) step(id string, n int) {
 	c.wantEmpty(http.StatusOK, http.MethodDelete, c.path(id, ""), "")
 }
 
-// changeInWords returns a change in three words.
-func changeInWords(t *testing.T, change any) string {
-	t.Helper()
-	checkInstance(t, at(t, change, "instance"), false)
-	return fmt.Sprintf("%s %s %s", text(t, change, "action"), text(t, change, "why"), text(t, change, "status"))
-}
-
 // now returns the registry's index.
 func (c *client) now() string {
 	c.t.Helper()
@@ -116,17 +109,12 @@ func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
 	ctx, cancel := context.WithTimeout(context.Background(), liveness)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/v1/rollcall/watch?app="+c.app+"&index="+index, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	need.OK(c.t, err)
 	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	need.OK(c.t, err)
 	defer resp.Body.Close()
-	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		c.t.Fatalf("watch: got %d %s", resp.StatusCode, kind)
-	}
+	kind := resp.Header.Get("Content-Type")
+	need.That(c.t, resp.StatusCode == http.StatusOK && kind == "text/event-stream", "watch: got %d %s", resp.StatusCode, kind)
 	for events := sse.NewReader(resp.Body, 64<<10); ; {
 		e, err := events.Next()
 		need.That(c.t, err == nil, "watch: the stream ended without an event: %v", err)
@@ -165,12 +153,9 @@ var acts = []check{
 		c.want(http.StatusNotFound, http.MethodGet, c.path(hidden, ""), "")
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path(hidden, ""), "")
 		expect.Equal(t, c.inDelta(hidden), "DELETED", "the delta shows it as")
-		if body := c.want(http.StatusOK, http.MethodGet, "/v1/rollcall/apps?quarantined=true&app="+c.app, "").body; !strings.Contains(body, `"quarantined_until":`) {
-			t.Errorf("asked for, it is not listed: %s", body)
-		}
-		if doc := c.explain(hidden); text(t, doc, "state") != "quarantined" {
-			t.Errorf("it is explained as %v", doc)
-		}
+		body := c.want(http.StatusOK, http.MethodGet, "/v1/rollcall/apps?quarantined=true&app="+c.app, "").body
+		expect.That(t, strings.Contains(body, `"quarantined_until":`), "asked for, it is not listed: %s", body)
+		expect.Equal(t, text(t, c.explain(hidden), "state"), "quarantined", "it is explained as")
 		c.want(http.StatusOK, http.MethodDelete, c.ownPath(hidden, "/quarantine"), "")
 		c.wantStatus(hidden, "UP")
 		expect.Equal(t, c.inDelta(hidden), "ADDED", "the delta shows it as")
@@ -181,19 +166,17 @@ var acts = []check{
 		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
 		c.register(registration{id: "i1", dirty: 2000})
 		// still listed if this took 2 s
-		if state := text(t, c.explain("i1"), "state"); state != "quarantined" && state != "listed" {
-			t.Errorf("it is %s", state)
-		}
+		state := text(t, c.explain("i1"), "state")
+		expect.That(t, state == "quarantined" || state == "listed", "it is %s", state)
 		c.eventually("it is listed", func() bool { return c.do(http.MethodGet, c.path("i1", ""), "").status == http.StatusOK })
 	}},
 	{"ALifeIsExplainedAlsoWhenItIsOver", func(t *testing.T, c *client) {
 		c.want(http.StatusNotFound, http.MethodGet, c.ownPath("i1", "/explain"), "")
 		c.register(registration{id: "i1"})
-		if doc := c.explain("i1"); text(t, doc, "state") != "listed" || text(t, doc, "status") != "UP" || !strings.Contains(text(t, doc, "summary"), c.app+"/i1 is listed as UP.") {
-			t.Errorf("alive, it is explained as %v", doc)
-		}
-		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
 		doc := c.explain("i1")
+		expect.That(t, text(t, doc, "state") == "listed" && text(t, doc, "status") == "UP" && strings.Contains(text(t, doc, "summary"), c.app+"/i1 is listed as UP."), "alive, it is explained as %v", doc)
+		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
+		doc = c.explain("i1")
 		expect.That(t, text(t, doc, "state") == "gone" && text(t, doc, "removed", "kind") == "canceled" && strings.Contains(text(t, doc, "summary"), "it was canceled at"), "gone, it is explained as %v", doc)
 		history := at(t, doc, "history").([]any)
 		expect.That(t, len(history) == 2 && text(t, history[0], "what") == "registered" && text(t, history[1], "what") == "canceled", "its history is %v", history)

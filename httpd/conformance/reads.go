@@ -40,9 +40,8 @@ var traps = []check{
 	}},
 	{"Trap03DeltaIsAlwaysServed", func(t *testing.T, c *client) {
 		applications := at(t, c.getJSON("/eureka/apps/delta"), "applications", "application")
-		if _, ok := applications.([]any); !ok {
-			t.Errorf("application is %v, want an array", applications)
-		}
+		_, ok := applications.([]any)
+		expect.That(t, ok, "application is %v, want an array", applications)
 	}},
 	{"Trap04RegistrationIsAnswered204", func(t *testing.T, c *client) {
 		body := registration{app: c.app, id: "i1", dirty: 2000}.json()
@@ -66,9 +65,7 @@ var traps = []check{
 		}
 		// If a disk is too slow for any to be in time, a batch is still not slower than one item: both are written
 		// once.
-		if more := fastest[250] - fastest[1]; more > inTime {
-			t.Errorf("the fastest of %d batches of 250 items took %v, and that of 1 item %v, want at most %v more", rounds, fastest[250], fastest[1], inTime)
-		}
+		expect.That(t, fastest[250]-fastest[1] <= inTime, "the fastest of %d batches of 250 items took %v, and that of 1 item %v, want at most %v more", rounds, fastest[250], fastest[1], inTime)
 	}},
 	{"Trap06And07DocumentsHaveExactlyTheKeysOfTheProtocol", func(t *testing.T, c *client) {
 		c.register(registration{id: "own", vip: c.app, dirty: 1, metadata: map[string]string{"zone": "a"}})
@@ -89,9 +86,8 @@ var traps = []check{
 			port := at(t, instance, name)
 			expect.That(t, fmt.Sprint(port) == want, "%s is %v, want %s", name, port, want)
 			_ = text(t, port, "@enabled")
-			if _, isText := at(t, port, "$").(string); isText {
-				t.Errorf("the number of %s is a text", name)
-			}
+			_, isText := at(t, port, "$").(string)
+			expect.That(t, !isText, "the number of %s is a text", name)
 		}
 	}},
 	{"Trap09DataCentersBeginWithTheirClass", func(t *testing.T, c *client) {
@@ -107,15 +103,12 @@ var traps = []check{
 	}},
 	{"Trap10TheVersionOfAFullFetchIsTheTextOne", func(t *testing.T, c *client) {
 		expect.Equal(t, text(t, c.getJSON("/eureka/apps"), "applications", "versions__delta"), "1", "versions__delta is")
-		if got := text(t, c.getJSON("/eureka/apps/delta"), "applications", "versions__delta"); got == "-1" {
-			t.Error("a delta's versions__delta is -1")
-		}
+		expect.That(t, text(t, c.getJSON("/eureka/apps/delta"), "applications", "versions__delta") != "-1", "a delta's versions__delta is -1")
 	}},
 	{"Trap11ListsAreArrays", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})
-		if _, ok := at(t, c.getJSON("/eureka/vips/nobody-has-this"), "applications", "application").([]any); !ok {
-			t.Error("an empty list of applications is no array")
-		}
+		_, ok := at(t, c.getJSON("/eureka/vips/nobody-has-this"), "applications", "application").([]any)
+		expect.That(t, ok, "an empty list of applications is no array")
 		list, ok := at(t, c.getJSON("/eureka/apps/"+c.app), "application", "instance").([]any)
 		expect.That(t, ok && len(list) == 1, "a list of one instance is %v, want an array of one", list)
 		list, ok = at(t, c.getJSON("/eureka/vips/"+c.app), "applications", "application").([]any)
@@ -139,14 +132,14 @@ var traps = []check{
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("changes", "/status?value=OUT_OF_SERVICE"), "")
 		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("goes", ""), "")
 		delta := c.getJSON("/eureka/apps/delta")
-		applyDelta(t, before, delta)
-		if got, want := hashOf(before), text(t, delta, "applications", "apps__hashcode"); got != want {
-			t.Errorf("the old list with the delta has the hash %s, the delta says %s", got, want)
-		}
+		eachInstance(t, delta, func(key string, instance any) { // as a client applies it
+			if before[key] = text(t, instance, "status"); text(t, instance, "actionType") == "DELETED" {
+				delete(before, key)
+			}
+		})
+		expect.Equal(t, hashOf(before), text(t, delta, "applications", "apps__hashcode"), "the hash of the old list with the delta is")
 		after := c.getJSON("/eureka/apps")
-		if got, want := statuses(t, after), before; !maps.Equal(got, want) {
-			t.Errorf("the full list is %v, the old one with the delta %v", got, want)
-		}
+		expect.Deep(t, statuses(t, after), before, "the full list is")
 		expect.Equal(t, text(t, after, "applications", "apps__hashcode"), hashOf(before), "the full list's hash is")
 	}},
 	{"Trap14ClientsWithoutIdentityAreNotStarved", func(t *testing.T, c *client) {
@@ -187,28 +180,13 @@ func statuses(t *testing.T, doc map[string]any) map[string]string {
 func eachInstance(t *testing.T, doc map[string]any, visit func(key string, instance any)) {
 	for _, app := range at(t, doc, "applications", "application").([]any) {
 		for _, instance := range at(t, app, "instance").([]any) {
-			visit(text(t, app, "name")+"/"+idOf(t, instance), instance)
+			id, ok := instance.(map[string]any)["instanceId"].(string)
+			if !ok { // it need not give one of its own
+				id = text(t, instance, "hostName")
+			}
+			visit(text(t, app, "name")+"/"+id, instance)
 		}
 	}
-}
-
-// idOf returns the id of an instance, which need not give one of its own.
-func idOf(t *testing.T, instance any) string {
-	if id, ok := instance.(map[string]any)["instanceId"].(string); ok {
-		return id
-	}
-	return text(t, instance, "hostName")
-}
-
-// applyDelta changes a list by a delta as a client does.
-func applyDelta(t *testing.T, list map[string]string, delta map[string]any) {
-	eachInstance(t, delta, func(key string, instance any) {
-		if text(t, instance, "actionType") == "DELETED" {
-			delete(list, key)
-			return
-		}
-		list[key] = text(t, instance, "status")
-	})
 }
 
 // hashOf returns the apps__hashcode of a list.
@@ -235,9 +213,8 @@ var reads = []check{
 			} {
 				resp := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept)
 				expect.Equal(t, resp.header.Get("Content-Type"), want, "GET %s with Accept %q: Content-Type is", path, accept)
-				if begin := map[bool]string{true: "<", false: "{"}[want == "application/xml"]; !strings.HasPrefix(resp.body, begin) {
-					t.Errorf("GET %s with Accept %q: the body begins %.20q, want %q", path, accept, resp.body, begin)
-				}
+				begin := map[bool]string{true: "<", false: "{"}[want == "application/xml"]
+				expect.That(t, strings.HasPrefix(resp.body, begin), "GET %s with Accept %q: the body begins %.20q, want %q", path, accept, resp.body, begin)
 				expect.That(t, !strings.HasPrefix(resp.body, "<?xml"), "GET %s: the answer has an XML declaration", path)
 			}
 		}
@@ -273,15 +250,11 @@ var reads = []check{
 		c.register(registration{id: "i1"})
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("i1", "/status?value=OUT_OF_SERVICE"), "")
 		rest := "/apps/" + c.app + "/i1"
-		if body := c.want(http.StatusOK, http.MethodGet, "/eureka/v1"+rest, "").body; !strings.Contains(body, "<status>DOWN</status>") {
-			t.Errorf("version 1 in XML: %s", body)
-		}
-		if body := c.want(http.StatusOK, http.MethodGet, "/eureka/v2"+rest, "").body; !strings.Contains(body, "<status>OUT_OF_SERVICE</status>") {
-			t.Errorf("version 2 in XML: %s", body)
-		}
-		if got := text(t, c.getJSON("/eureka/v1"+rest), "instance", "status"); got != "OUT_OF_SERVICE" {
-			t.Errorf("version 1 in JSON: %s", got)
-		}
+		body := c.want(http.StatusOK, http.MethodGet, "/eureka/v1"+rest, "").body
+		expect.That(t, strings.Contains(body, "<status>DOWN</status>"), "version 1 in XML: %s", body)
+		body = c.want(http.StatusOK, http.MethodGet, "/eureka/v2"+rest, "").body
+		expect.That(t, strings.Contains(body, "<status>OUT_OF_SERVICE</status>"), "version 2 in XML: %s", body)
+		expect.Equal(t, text(t, c.getJSON("/eureka/v1"+rest), "instance", "status"), "OUT_OF_SERVICE", "version 1 in JSON:")
 	}},
 	{"CompactIsHonouredByListsAndNotByInstances", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
@@ -306,15 +279,16 @@ var reads = []check{
 					resp = c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", wish)
 				})
 				need.That(t, resp.header.Get("Content-Encoding") == "gzip", "GET %s with Accept-Encoding %q is not compressed", path, wish)
-				if got := gunzip(t, resp.body); got != plain {
-					t.Errorf("GET %s: the compressed answer differs", path)
-				}
+				r, err := gzip.NewReader(strings.NewReader(resp.body))
+				need.OKf(t, err, "gzip")
+				unpacked, err := io.ReadAll(r)
+				need.OKf(t, err, "gzip")
+				expect.That(t, string(unpacked) == plain, "GET %s: the compressed answer differs", path)
 				expect.That(t, resp.length == int64(len(resp.body)), "GET %s: Content-Length is %d for %d bytes", path, resp.length, len(resp.body))
 			}
 		}
-		if resp := c.want(http.StatusOK, http.MethodGet, "/eureka/vips/nobody", "", "Accept-Encoding", "gzip"); resp.header.Get("Content-Encoding") != "" {
-			t.Error("a short answer is compressed")
-		}
+		resp := c.want(http.StatusOK, http.MethodGet, "/eureka/vips/nobody", "", "Accept-Encoding", "gzip")
+		expect.Equal(t, resp.header.Get("Content-Encoding"), "", "a short answer's Content-Encoding is")
 	}},
 	{"RegionsAreIgnored", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})
@@ -331,13 +305,9 @@ var reads = []check{
 		for vip, want := range map[string]int{"first-" + c.app: 1, "second-" + c.app: 1, "FIRST-" + c.app: 0, "first-" + c.app + ",second-" + c.app: 0, "none": 0} {
 			for _, kind := range []string{"vips", "svips"} {
 				doc := c.getJSON("/eureka/" + kind + "/" + vip)
-				if got := len(statuses(t, doc)); got != want {
-					t.Errorf("%s/%s lists %d instances, want %d", kind, vip, got, want)
-				}
+				expect.Equal(t, len(statuses(t, doc)), want, "%s/%s: the number of instances is", kind, vip)
 				expect.Equal(t, text(t, doc, "applications", "versions__delta"), "-1", "%s/%s: versions__delta is", kind, vip)
-				if got, want := text(t, doc, "applications", "apps__hashcode"), hashOf(statuses(t, doc)); got != want {
-					t.Errorf("%s/%s: the hash is %q, want %q of what is listed", kind, vip, got, want)
-				}
+				expect.Equal(t, text(t, doc, "applications", "apps__hashcode"), hashOf(statuses(t, doc)), "%s/%s: the hash of what is listed is", kind, vip)
 			}
 		}
 	}},
@@ -353,9 +323,7 @@ var reads = []check{
 		}
 		found := statuses(t, c.getJSON("/eureka/apps"))
 		for _, status := range registry.StatusWords() {
-			if got := found[c.app+"/"+status]; got != status {
-				t.Errorf("%s is listed as %q", status, got)
-			}
+			expect.Equal(t, found[c.app+"/"+status], status, "it is listed as")
 		}
 	}},
 	{"HeadIsGetWithoutABody", func(t *testing.T, c *client) {
@@ -378,27 +346,17 @@ func (c *client) unchanged(path string, read func()) (body string) {
 	return body
 }
 
-func gunzip(t *testing.T, body string) string {
-	t.Helper()
-	r, err := gzip.NewReader(strings.NewReader(body))
-	need.OKf(t, err, "gzip")
-	text, err := io.ReadAll(r)
-	need.OKf(t, err, "gzip")
-	return string(text)
-}
-
 // freshness checks how reads say how fresh they are, and which freshness clients may ask for.
 var freshness = []check{
 	{"ReadsSayHowFreshTheyAre", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})
+		usual := map[bool]string{true: "linearizable", false: "stale"}[c.consensus]
 		for _, path := range c.reads() {
-			for query, want := range map[string]string{"": c.usual(), "?consistency=stale": "stale"} {
+			for query, want := range map[string]string{"": usual, "?consistency=stale": "stale"} {
 				resp := c.want(http.StatusOK, http.MethodGet, path+query, "")
 				expect.Equal(t, resp.header.Get("X-Rollcall-Consistency"), want, "GET %s%s: X-Rollcall-Consistency is", path, query)
 				expect.That(t, resp.header.Get("X-Rollcall-Index") != "", "GET %s%s: no X-Rollcall-Index", path, query)
-				if aged := resp.header.Get("X-Rollcall-Age") != ""; aged != (want == "stale") {
-					t.Errorf("GET %s%s: X-Rollcall-Age is there: %t", path, query, aged)
-				}
+				expect.Equal(t, resp.header.Get("X-Rollcall-Age") != "", want == "stale", "GET %s%s: X-Rollcall-Age is there:", path, query)
 			}
 		}
 	}},
@@ -423,14 +381,6 @@ func (c *client) reads() []string {
 		"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/" + c.app, c.path("i1", ""), "/eureka/vips/" + c.app,
 		"/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events", "/v1/rollcall/settings", c.ownPath("i1", "/explain"),
 	}
-}
-
-// usual returns the consistency of reads that ask for none in particular.
-func (c *client) usual() string {
-	if c.consensus {
-		return "linearizable"
-	}
-	return "stale"
 }
 
 // wantConsistency asks for a consistency that needs consensus.

@@ -48,7 +48,13 @@ func Run(t *testing.T, target Target) {
 			t.Run(c.name, func(t *testing.T) { c.run(t, newClient(t, target)) })
 		}
 	}
-	t.Run("EveryClientsRegistrationIsShownInBothForms", func(t *testing.T) { registerFixtures(t, target) })
+	t.Run("EveryClientsRegistrationIsShownInBothForms", func(t *testing.T) {
+		names, err := fs.Glob(target.Fixtures, "register-*")
+		need.That(t, err == nil && len(names) != 0, "no register-* fixtures: %v", err)
+		for _, name := range names {
+			t.Run(name, func(t *testing.T) { registerFixture(t, newClient(t, target), target.Fixtures, name) })
+		}
+	})
 	t.Run("EverySpellingOfARegistrationIsAnsweredAsItShould", func(t *testing.T) { registerSpellings(t, target) })
 }
 
@@ -121,9 +127,8 @@ func (c *client) wantEmpty(status int, method, path, body string, headers ...str
 func (c *client) getJSON(path string, headers ...string) map[string]any {
 	c.t.Helper()
 	resp := c.want(http.StatusOK, http.MethodGet, path, "", append(headers, "Accept", "application/json")...)
-	if kind := resp.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
-		c.t.Fatalf("GET %s: Content-Type is %q, want application/json", path, kind)
-	}
+	kind := resp.header.Get("Content-Type")
+	need.That(c.t, strings.HasPrefix(kind, "application/json"), "GET %s: Content-Type is %q, want application/json", path, kind)
 	return decode(c.t, resp.body)
 }
 
@@ -143,9 +148,8 @@ func at(t *testing.T, doc any, keys ...string) any {
 	for _, key := range keys {
 		object, ok := doc.(map[string]any)
 		need.That(t, ok, "no object around %q in %v", key, doc)
-		if doc, ok = object[key]; !ok {
-			t.Fatalf("no %q in %v", key, object)
-		}
+		doc, ok = object[key]
+		need.That(t, ok, "no %q in %v", key, object)
 	}
 	return doc
 }
@@ -203,12 +207,7 @@ func (r registration) json() string {
 // register registers an instance of the client's application, UP unless said otherwise.
 func (c *client) register(r registration, headers ...string) {
 	c.t.Helper()
-	if r.app == "" {
-		r.app = c.app
-	}
-	if r.status == "" {
-		r.status = "UP"
-	}
+	r.app, r.status = cmp.Or(r.app, c.app), cmp.Or(r.status, "UP")
 	c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+url.PathEscape(r.app), r.json(), append(headers, "Content-Type", "application/json")...)
 }
 
@@ -294,7 +293,12 @@ func checkInstance(t *testing.T, instance any, compact bool) {
 	if compact {
 		checkKeys(t, object, compactRequired, compactOptional)
 	} else {
-		checkFull(t, object)
+		checkKeys(t, object, fullRequired, fullOptional)
+		wantKeys(t, object["leaseInfo"].(map[string]any), "renewalIntervalInSecs", "durationInSecs", "registrationTimestamp",
+			"lastRenewalTimestamp", "evictionTimestamp", "serviceUpTimestamp")
+		for _, key := range []string{"overriddenStatus", "isCoordinatingDiscoveryServer", "lastUpdatedTimestamp", "lastDirtyTimestamp"} {
+			text(t, object, key)
+		}
 	}
 	expect.That(t, slices.Contains(registry.StatusWords(), text(t, object, "status")), "status is %v", object["status"])
 	for _, port := range []string{"port", "securePort"} {
@@ -305,15 +309,5 @@ func checkInstance(t *testing.T, instance any, compact bool) {
 		wantKeys(t, center, "@class", "name", "metadata")
 	} else {
 		wantKeys(t, center, "@class", "name")
-	}
-}
-
-func checkFull(t *testing.T, object map[string]any) {
-	t.Helper()
-	checkKeys(t, object, fullRequired, fullOptional)
-	wantKeys(t, object["leaseInfo"].(map[string]any), "renewalIntervalInSecs", "durationInSecs", "registrationTimestamp",
-		"lastRenewalTimestamp", "evictionTimestamp", "serviceUpTimestamp")
-	for _, key := range []string{"overriddenStatus", "isCoordinatingDiscoveryServer", "lastUpdatedTimestamp", "lastDirtyTimestamp"} {
-		text(t, object, key)
 	}
 }

@@ -19,9 +19,8 @@ var writes = []check{
 	{"ANewRegistrationIsShownAtOnce", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
 		c.wantStatus("i1", "UP")
-		if _, listed := statuses(t, c.getJSON("/eureka/apps"))[c.app+"/i1"]; !listed {
-			t.Error("the full list lacks the instance")
-		}
+		_, listed := statuses(t, c.getJSON("/eureka/apps"))[c.app+"/i1"]
+		expect.That(t, listed, "the full list lacks the instance")
 	}},
 	{"ALowerCaseApplicationIsTheSameAsItsUpperCase", func(t *testing.T, c *client) {
 		lower := strings.ToLower(c.app)
@@ -33,12 +32,8 @@ var writes = []check{
 		for _, id := range []string{"host:app:8080", "test#1.[3.?]!", "with space", "a/b", "häuser", "per%cent", "plus+plus", "semi;colon"} {
 			c.register(registration{id: id})
 			c.wantEmpty(http.StatusOK, http.MethodPut, c.path(id, "?status=UP"), "")
-			if got := text(t, c.getJSON(c.path(id, "")), "instance", "instanceId"); got != id {
-				t.Errorf("GET of %q shows %q", id, got)
-			}
-			if got := text(t, c.getJSON("/eureka/instances/"+url.PathEscape(id)), "instance", "instanceId"); got != id {
-				t.Errorf("GET instances of %q shows %q", id, got)
-			}
+			expect.Equal(t, text(t, c.getJSON(c.path(id, "")), "instance", "instanceId"), id, "GET shows")
+			expect.Equal(t, text(t, c.getJSON("/eureka/instances/"+url.PathEscape(id)), "instance", "instanceId"), id, "GET instances shows")
 			c.wantEmpty(http.StatusOK, http.MethodDelete, c.path(id, ""), "")
 		}
 	}},
@@ -59,25 +54,15 @@ var writes = []check{
 		c.getJSON("/eureka/vips/" + c.app)
 		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
 		for _, path := range []string{"/eureka/apps", "/eureka/vips/" + c.app, "/eureka/svips/" + c.app} {
-			if _, listed := statuses(t, c.getJSON(path))[c.app+"/i1"]; listed {
-				t.Errorf("GET %s still lists the instance", path)
-			}
+			_, listed := statuses(t, c.getJSON(path))[c.app+"/i1"]
+			expect.That(t, !listed, "GET %s still lists the instance", path)
 		}
-		action := ""
-		eachInstance(t, c.getJSON("/eureka/apps/delta"), func(key string, instance any) {
-			if key == c.app+"/i1" {
-				action = text(t, instance, "actionType")
-			}
-		})
-		expect.That(t, action == "DELETED", "the delta's action is %q, want DELETED", action)
+		expect.Equal(t, c.inDelta("i1"), "DELETED", "the delta's action is")
 	}},
 	{"MetadataIsMergedAndFirstValuesCount", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", metadata: map[string]string{"kept": "old", "changed": "old"}})
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("i1", "/metadata?changed=new&added=a+b%26c&added=second"), "")
-		got := fmt.Sprint(at(t, c.getJSON(c.path("i1", "")), "instance", "metadata"))
-		if want := "map[added:a b&c changed:new kept:old]"; got != want {
-			t.Errorf("metadata is %s, want %s", got, want)
-		}
+		expect.Equal(t, fmt.Sprint(at(t, c.getJSON(c.path("i1", "")), "instance", "metadata")), "map[added:a b&c changed:new kept:old]", "metadata is")
 		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("unknown", "/metadata?a=b"), "")
 	}},
 	{"LeaseTimesOutOfBoundsAreClampedAndSaid", func(t *testing.T, c *client) {
@@ -185,15 +170,7 @@ var registrations = []check{
 	}},
 }
 
-// registerFixtures registers what real clients send, and reads it back in both forms.
-func registerFixtures(t *testing.T, target Target) {
-	names, err := fs.Glob(target.Fixtures, "register-*")
-	need.That(t, err == nil && len(names) != 0, "no register-* fixtures: %v", err)
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) { registerFixture(t, newClient(t, target), target.Fixtures, name) })
-	}
-}
-
+// registerFixture registers what a real client sends, and reads it back in both forms.
 func registerFixture(t *testing.T, c *client, fixtures fs.FS, name string) {
 	body, err := fs.ReadFile(fixtures, name)
 	need.OK(t, err)
@@ -225,9 +202,8 @@ func registerSpellings(t *testing.T, target Target) {
 	var matrix struct {
 		Variants []struct{ Name, Body, Server string }
 	}
-	if err := json.Unmarshal(file, &matrix); err != nil || len(matrix.Variants) == 0 {
-		t.Fatalf("decoder-matrix.json: %v, %d variants", err, len(matrix.Variants))
-	}
+	err = json.Unmarshal(file, &matrix)
+	need.That(t, err == nil && len(matrix.Variants) != 0, "decoder-matrix.json: %v, %d variants", err, len(matrix.Variants))
 	for _, row := range matrix.Variants {
 		t.Run(row.Name, func(t *testing.T) {
 			c := newClient(t, target)
@@ -245,23 +221,21 @@ func registerSpellings(t *testing.T, target Target) {
 var renewals = []check{
 	{"TimestampsOfRenewalsAreCompared", func(t *testing.T, c *client) {
 		for _, row := range []struct {
-			query          string
-			client, peer   int
-			peerOverridden string
+			query        string
+			client, peer int
 		}{
-			{"", 200, 200, ""},
-			{"?lastDirtyTimestamp=2000", 200, 200, ""},
-			{"?lastDirtyTimestamp=3000", 404, 404, ""},
-			{"?lastDirtyTimestamp=1000", 200, 409, ""},
-			{"?status=UP&lastDirtyTimestamp=2000&lastDirtyTimestamp=9000", 200, 200, ""},
+			{"", 200, 200},
+			{"?lastDirtyTimestamp=2000", 200, 200},
+			{"?lastDirtyTimestamp=3000", 404, 404},
+			{"?lastDirtyTimestamp=1000", 200, 409},
+			{"?status=UP&lastDirtyTimestamp=2000&lastDirtyTimestamp=9000", 200, 200},
 		} {
 			c.register(registration{id: "i1", dirty: 2000})
 			c.wantEmpty(row.client, http.MethodPut, c.path("i1", row.query), "")
 			resp := c.want(row.peer, http.MethodPut, c.path("i1", row.query), "", append(replication, "Accept", "application/json")...)
-			if row.peer != http.StatusConflict {
-				continue
+			if row.peer == http.StatusConflict {
+				expect.Equal(t, text(t, decode(t, resp.body), "instance", "lastDirtyTimestamp"), "2000", "the conflict shows lastDirtyTimestamp")
 			}
-			expect.Equal(t, text(t, decode(t, resp.body), "instance", "lastDirtyTimestamp"), "2000", "the conflict shows lastDirtyTimestamp")
 		}
 	}},
 	{"OnlyTheExactWordMarksReplication", func(t *testing.T, c *client) {
