@@ -3,6 +3,7 @@ package consul
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -101,12 +102,11 @@ func (c call) noCheck(id string) error {
 	if err != nil {
 		return err
 	}
-	for _, check := range c.shownCatalog(v, nil).ofService(strings.TrimPrefix(id, "service:")) {
-		if check.CheckID == id {
-			return noTTL(id)
-		}
+	cat, shown := c.shownCatalog(v, nil), id == catalog.SerfHealth
+	if l, _ := cat.ServiceOn(cat.self.node, strings.TrimPrefix(id, "service:")); l != nil {
+		shown = shown || slices.ContainsFunc(cat.service(l).Checks, func(check listedCheck) bool { return check.CheckID == id })
 	}
-	if id == catalog.SerfHealth {
+	if shown {
 		return noTTL(id)
 	}
 	return c.unknownCheck(v, id)
@@ -120,14 +120,6 @@ func (c call) unknownCheck(v *registry.View, id string) error {
 			ShownNode(node), ShownNode(c.agent().node), pathOf(node))
 	}
 	return unknown
-}
-
-// ofService returns the checks of a service of the agent.
-func (c *shownCatalog) ofService(id string) []listedCheck {
-	if l, _ := c.ServiceOn(c.self.node, id); l != nil {
-		return c.service(l).Checks
-	}
-	return nil
 }
 
 func noTTL(id string) error {

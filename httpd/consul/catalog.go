@@ -208,15 +208,6 @@ func byNode(t registry.Topic) registry.Topic {
 	return t
 }
 
-// ofItself returns the topic of a read of the service "consul": that is not an application, and is shown with the
-// logical node.
-func ofItself(kind registry.TopicKind) registry.Topic {
-	if kind == registry.HealthTopic {
-		return registry.Topic{Kind: registry.AllTopic}
-	}
-	return registry.Topic{Kind: registry.ServicesByNodeTopic}
-}
-
 // listing is a document made from the catalog.
 type listing struct {
 	weight func(*shownCatalog) int // returns the size of its content
@@ -312,7 +303,11 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []l
 		return catalogVersion{app: instances, index: at}
 	}
 	if strings.EqualFold(name, itselfID) {
-		t, version = ofItself(kind), nil
+		// The service "consul" is not an application, and is shown with the logical node.
+		t, version = registry.Topic{Kind: registry.ServicesByNodeTopic}, nil
+		if kind == registry.HealthTopic {
+			t.Kind = registry.AllTopic
+		}
 	}
 	shows := func(cat *shownCatalog) any {
 		tagged := slices.DeleteFunc(cat.services(name), func(s listedService) bool { return !s.hasTags(tags) })
@@ -352,8 +347,8 @@ func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
 	}
 }
 
-// readNode responds with value applied to the node in the path, by the registry's name, for a kind of topic, or with none
-// if no such node is shown.
+// readNode responds with value applied to the node in the path, by the registry's name, for a kind of topic, or with
+// none if no such node is shown.
 func (c call) readNode(kind registry.TopicKind, none any, value func(cat *shownCatalog, node string) any) (any, error) {
 	name := c.Rest()
 	if name == "" {

@@ -164,7 +164,7 @@ func (c *catalogCheckBody) derivedType() string {
 	return ""
 }
 
-// given returns the definition as it is echoed, with durations as texts wherever they are durations, or nil if it is empty.
+// given returns the definition as it is echoed, or nil if it is empty. It writes every duration as a text.
 func (c *catalogCheckBody) given() []byte {
 	shown := map[string]json.RawMessage{}
 	for name, value := range c.definition {
@@ -187,7 +187,8 @@ func (c *catalogCheckBody) given() []byte {
 	return encoded
 }
 
-// decodeDeregistration reads the body of catalog/deregister, and the datacenter that it names, or "". Errors: a refusal.
+// decodeDeregistration reads the body of catalog/deregister, and the datacenter that it names, or "". Errors: a
+// refusal.
 func decodeDeregistration(body []byte) (op registry.DeregisterCatalog, datacenter string, err error) {
 	var node string
 	err = decodeFields(body, map[string]any{"node": &node, "serviceid": &op.Service, "checkid": &op.Check, "datacenter": &datacenter})

@@ -18,9 +18,9 @@ const (
 	maxPatterns = 10_000    // total instructions of all regular expressions
 )
 
-// evaluatorOf parses an expression of Consul's filter language over values of the type that of points to, or returns nil
-// for "". Error: a refusal, in Consul's words. The library has the version that Consul uses: later versions name the
-// elements of lists differently.
+// evaluatorOf parses an expression of Consul's filter language over values of the type that of points to, or returns
+// nil for "". Error: a refusal, in Consul's words. The library has the version that Consul uses: later versions name
+// the elements of lists differently.
 func evaluatorOf(expression string, of any) (*bexpr.Evaluator, error) {
 	if expression == "" {
 		return nil, nil

@@ -57,8 +57,8 @@ func serviceOf(l *registry.Lease, name string) listedService {
 			s.Port = int32(port.Number)
 		}
 	} else { // on the logical node
-		// Clients of Eureka register again with each change of status; that does not change the service's indexes unless it
-		// says something new.
+		// Clients of Eureka register again with each change of status; that does not change the service's indexes
+		// unless it says something new.
 		s = listedService{
 			ID: i.ID(), Name: name, Address: cmp.Or(i.IPAddr, i.HostName), Port: int32(port.Number),
 			Meta: metaOf(i), Weights: weights{1, 1}, Proxy: noProxy, CreateIndex: l.Defined, ModifyIndex: l.Defined,

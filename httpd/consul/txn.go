@@ -379,7 +379,7 @@ func (c call) txn() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errorOfExcess(result); err != nil {
+	if err := excesses[result.Excess]; err != nil {
 		return nil, err
 	}
 	return c.respondTxn(c.home(c.Epoch()), result)
@@ -404,29 +404,21 @@ func (c call) checkRegistrations(txn kv.Txn) error {
 	return nil
 }
 
-// errorOfExcess returns the error of a transaction that reads too much, or nil.
-func errorOfExcess(result kv.Result) error {
-	switch result.Excess {
-	case kv.TooLarge:
-		return errTxnTooLarge
-	case kv.TooBusy:
-		return errTxnBusy
-	case kv.Forgotten:
-		return &web.Refusal{Status: http.StatusGone, Text: "the transaction was performed, but its answer was asked for again, and what it read was too much to be kept until now; read again"}
-	}
-	return nil
-}
-
-var (
-	errTxnTooLarge = &web.Refusal{
+// excesses are the errors of transactions that read too much.
+var excesses = map[kv.Excess]error{
+	kv.TooLarge: &web.Refusal{
 		Status: http.StatusRequestEntityTooLarge,
 		Text:   fmt.Sprintf("the transaction was not performed: what it reads has more than %d bytes, the most that a transaction which also writes may read; read by a transaction of its own", kv.MaxTxnRead),
-	}
-	errTxnBusy = &web.Refusal{
+	},
+	kv.TooBusy: &web.Refusal{
 		Status: http.StatusServiceUnavailable, Retry: true,
 		Text: "the transaction was not performed: it and others at the same time read too much together; try again",
-	}
-)
+	},
+	kv.Forgotten: &web.Refusal{
+		Status: http.StatusGone,
+		Text:   "the transaction was performed, but its answer was asked for again, and what it read was too much to be kept until now; read again",
+	},
+}
 
 // readTxn responds to a transaction that writes nothing as to any other read, but cannot wait for a change.
 func (c call) readTxn(ops []kv.TxnOp) (any, error) {

@@ -176,7 +176,8 @@ func (a *act) request(f url.Values) request {
 	return q
 }
 
-// commandOf returns the command that does the same. What it needs, but the reader has not entered yet, has placeholders.
+// commandOf returns the command that does the same, with placeholders for what it needs but the reader has not entered
+// yet.
 func (a *act) commandOf(f url.Values) command {
 	c := command{verb: a.verb}
 	if a.object != nil {
@@ -260,7 +261,11 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 		effect := []string{upperFirst(then) + "."}
 		switch {
 		case !wasUp:
-			effect = append(effect, fmt.Sprintf("It is %s now; %d of %d instances of %s are UP.", shownWord(l), up, all, key.App))
+			now := l.Instance.Status.String()
+			if l.Quarantine != nil {
+				now = "in quarantine"
+			}
+			effect = append(effect, fmt.Sprintf("It is %s now; %d of %d instances of %s are UP.", now, up, all, key.App))
 			return effect, ""
 		case up > 1:
 			effect = append(effect, fmt.Sprintf("%s keeps %d of its %d UP instances.", key.App, up-1, up))
@@ -297,13 +302,6 @@ func forces(c call, v *registry.View, f url.Values) ([]string, string) {
 		}
 	}
 	return effect, last
-}
-
-func shownWord(l *registry.Lease) string {
-	if l.Quarantine != nil {
-		return "in quarantine"
-	}
-	return l.Instance.Status.String()
 }
 
 func endsOverride(_ call, v *registry.View, f url.Values) ([]string, string) {

@@ -29,14 +29,17 @@ func (c call) applications(v *registry.View) (page, error) {
 	rows = narrowed(rows, filter, c.monitor.overdue(), timeOf(v.Stamp().Wall))
 	slices.SortStableFunc(rows, func(a, b found) int { return a.trouble() - b.trouble() })
 	p := pageOf(number, len(rows))
-	title := "Applications"
+	title, total := "Applications", p.String()+", those in trouble first"
+	if s.instances() || filter != "" {
+		total = fmt.Sprintf("%s (of %s)", p, plural(all, "application"))
+	}
 	if c.query() != "" {
 		title = "Search: " + c.query()
 	}
 	content := []g.Node{
 		el("h1", text(title)),
 		c.filterForm(filter),
-		el("p", class("total"), attr("role", "status"), text(shownTotal(p, all, s.instances() || filter != ""))),
+		el("p", class("total"), attr("role", "status"), text(total)),
 		table("", []string{"Application", "Instances", "Last change"}, rows[p.first:p.end], appRow),
 		c.pager(p),
 	}
@@ -44,13 +47,6 @@ func (c call) applications(v *registry.View) (page, error) {
 		content = append(content, c.nothingFound(v, &s, filter))
 	}
 	return page{title: title, here: "/ui/apps", content: content}, nil
-}
-
-func shownTotal(p pages, all int, narrowed bool) string {
-	if narrowed {
-		return fmt.Sprintf("%s (of %s)", p, plural(all, "application"))
-	}
-	return p.String() + ", those in trouble first"
 }
 
 func appRow(f found) row {

@@ -72,8 +72,8 @@ func keyQuery(f url.Values) url.Values {
 	return query
 }
 
-// keyCommand completes the command for what the form would write. It reads its value from standard input if its argument
-// would mean something else.
+// keyCommand completes the command for what the form would write. It reads its value from standard input if its
+// argument would mean something else.
 func keyCommand(f url.Values, k command) command {
 	value := valueOf(f)
 	k.flags = []string{"--cas", f.Get("cas")}
