@@ -98,12 +98,12 @@ var acts = []act{
 	},
 	{
 		name: "release", button: "Release…", title: "Let evictions go on", explained: true, reasoned: true, needs: operates, effect: releases,
-		method: http.MethodPost, path: below("/v1/rollcall/self-preservation/release", "", ""), verb: "self-preservation release", back: "/",
+		method: http.MethodPost, path: always("/v1/rollcall/self-preservation/release"), verb: "self-preservation release", back: "/",
 	},
 	{
 		name: "hold", button: "Hold…", title: "Hold evictions", explained: true, reasoned: true, lasting: true, bounded: true, needs: operates,
 		effect: sentences("No lease ends until the time has passed, or somebody releases it."),
-		method: http.MethodPost, path: below("/v1/rollcall/self-preservation/hold", "", ""), verb: "self-preservation hold", back: "/",
+		method: http.MethodPost, path: always("/v1/rollcall/self-preservation/hold"), verb: "self-preservation hold", back: "/",
 	},
 	{
 		name: "pause", button: "Pause…", title: "Pause the sending to", object: field("peer"), explained: true, reasoned: true, needs: operates,
@@ -123,7 +123,7 @@ var acts = []act{
 	{
 		name: "transfer", button: "Make it lead…", title: "Hand leadership to", object: field("node"), needs: operates,
 		effect: sentences("Writes wait while leadership moves, for about a second. Nothing is lost."),
-		method: http.MethodPost, path: below("/v1/rollcall/transfer", "", ""), query: func(f url.Values) url.Values { return url.Values{"to": {f.Get("node")}} },
+		method: http.MethodPost, path: always("/v1/rollcall/transfer"), query: func(f url.Values) url.Values { return url.Values{"to": {f.Get("node")}} },
 		verb: "members transfer", back: "/ui/nodes",
 	},
 	{
@@ -221,6 +221,10 @@ func ofInstance(rest string) func(f url.Values) string {
 		key := keyIn(f)
 		return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID) + rest
 	}
+}
+
+func always(path string) func(url.Values) string {
+	return func(url.Values) string { return path }
 }
 
 // below returns a path with the name that a field holds, and a suffix.
