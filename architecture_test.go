@@ -42,7 +42,7 @@ var rooms = []room{
 	{"cmd/internal/capacity", []string{"fsm/naming", "fsm/access", "httpd", "internal/wait", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"httpd", []string{"fsm/naming", "internal/world", "internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/dashboard", "httpd/web", "httpd/api", "fsm/access", "fsm/registry", "httpd/audit", "httpd/consul", "httpd/own", "httpd/eureka"}},
-	{"httpd/httpdtest", []string{"fsm/kv", "fsm/kv/kvtest", "fsm/registry", "fsm/registry/registrytest", "httpd", "httpd/api", "httpd/web", "internal/expect", "internal/need"}},
+	{"httpd/httpdtest", []string{"fsm/kv", "fsm/fsmtest", "fsm/registry", "httpd", "httpd/api", "httpd/web", "internal/expect", "internal/need"}},
 	{"httpd/own", []string{"fsm/naming", "httpd/web", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "httpd/audit"}},
 	{"httpd/eurekaroutes", []string{"internal/world", "httpd/web", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
 	{"httpd/consul", []string{"fsm/naming", "httpd/web", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
@@ -51,7 +51,6 @@ var rooms = []room{
 	{"httpd/api", []string{"fsm/registry"}},
 	{"httpd/audit", []string{"fsm/naming", "httpd/api"}},
 	{"httpd/eureka", []string{"fsm/naming", "fsm/registry"}},
-	{"fsm/kv/kvtest", []string{"fsm/access", "fsm/kv", "fsm/registry", "fsm/registry/registrytest"}},
 	{"httpd/conformance", []string{"client/sse", "httpd/eureka", "fsm/registry", "internal/expect", "internal/need"}},
 	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "internal/wait", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/measure", "internal/setting", "internal/world"}},
 	{"store/consensus/commit", []string{"store/consensus/port", "store/consensus/raftio", "store", "store/expiry", "internal/wait", "fsm", "fsm/level", "fsm/registry", "store/consensus/membership"}},
@@ -74,7 +73,7 @@ var rooms = []room{
 	{"replication/peertest", []string{"fsm/catalog", "fsm/registry", "internal/expect", "internal/need"}},
 	{"fsm", []string{"fsm/codec", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
 	{"fsm/registry", []string{"fsm/access", "fsm/catalog", "fsm/codec", "fsm/order", "internal/setting"}},
-	{"fsm/registry/registrytest", []string{"fsm/registry", "internal/need"}},
+	{"fsm/fsmtest", []string{"fsm/registry", "internal/need", "fsm/access", "fsm/kv"}},
 	{"fsm/catalog", []string{"fsm/codec", "fsm/order"}},
 	{"fsm/kv", []string{"fsm/codec", "fsm/order", "fsm/access", "fsm/catalog", "fsm/registry"}},
 	{"fsm/order", []string{"fsm/codec"}},
@@ -256,7 +255,7 @@ var toldByTheMachine = map[string]string{
 // its world's. Times of package time are only for measuring: numbers and texts come from World.Now, or World.Wall.
 func TestOnlyTheWorldTellsTheTime(t *testing.T) {
 	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
-		aside := regexp.MustCompile(`_test\.go$|^httpd/(conformance|httpdtest)/|^replication/peertest/|^fsm/registry/registrytest/|^cmd/internal/(sim|top)/`)
+		aside := regexp.MustCompile(`_test\.go$|^httpd/(conformance|httpdtest)/|^replication/peertest/|^fsm/fsmtest/|^cmd/internal/(sim|top)/`)
 		if toldByTheMachine[file] != "" || aside.MatchString(file) {
 			continue
 		}

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -25,8 +24,8 @@ import (
 // can make it fail.
 type coordinator struct {
 	t      *testing.T
-	memory *registrytest.Memory
-	kv     *kvtest.Memory
+	memory *fsmtest.Memory
+	kv     *fsmtest.Coordination
 	server http.Handler
 
 	mu    sync.Mutex                                  // guards the fields below
@@ -40,8 +39,8 @@ type coordinator struct {
 
 // newCoordinator returns a coordinator that ends whatever has expired every five seconds, until the test ends.
 func newCoordinator(t *testing.T) *coordinator {
-	s := &coordinator{t: t, memory: registrytest.New()}
-	s.kv = kvtest.New(s.memory)
+	s := &coordinator{t: t, memory: fsmtest.New()}
+	s.kv = fsmtest.NewCoordination(s.memory)
 	s.server = need.Got(httpd.New(httpd.Config{Service: s.memory, Coordination: s.kv, Agents: httpd.OneAgent}))(t)
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
@@ -49,7 +48,7 @@ func newCoordinator(t *testing.T) *coordinator {
 		for tick := time.Tick(5 * time.Second); ; {
 			select {
 			case <-tick:
-				s.memory.Set(func(m *registrytest.Memory) { m.Registry.Advance(m.Stamp()) })
+				s.memory.Set(func(m *fsmtest.Memory) { m.Registry.Advance(m.Stamp()) })
 				s.kv.Due()
 			case <-stop:
 				return
@@ -152,11 +151,11 @@ func (s *coordinator) renewals(nth int) int {
 }
 
 func (s *coordinator) expireSession(id string) {
-	s.memory.Set(func(*registrytest.Memory) { s.kv.Perform(kv.DestroySession{ID: id}) })
+	s.memory.Set(func(*fsmtest.Memory) { s.kv.Perform(kv.DestroySession{ID: id}) })
 }
 
 func (s *coordinator) view() (v *kv.View) {
-	s.memory.Set(func(*registrytest.Memory) { v = s.kv.State.View() })
+	s.memory.Set(func(*fsmtest.Memory) { v = s.kv.State.View() })
 	return v
 }
 

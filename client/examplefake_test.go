@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
@@ -22,7 +22,7 @@ import (
 // that use them are compiled but not run.
 type exampleCluster struct {
 	*httptest.Server
-	registry *registrytest.Memory
+	registry *fsmtest.Memory
 }
 
 // newClient returns a client of a server. end closes both.
@@ -47,7 +47,7 @@ func check(err error) {
 }
 
 func newServer() *exampleCluster {
-	s := &exampleCluster{registry: registrytest.New()}
+	s := &exampleCluster{registry: fsmtest.New()}
 	own, err := httpd.New(httpd.Config{Service: s.registry, Cluster: s, Node: "1"})
 	check(err)
 	s.Server = httptest.NewServer(own)

@@ -23,10 +23,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -120,11 +119,11 @@ func TestWhatALaggingNodeLacksIsNotDenied(t *testing.T) {
 
 func (row absent) ask(t *testing.T, leader bool) {
 	t.Helper()
-	m := registrytest.New()
-	c := &httpdtest.Coordinated{Memory: m, Kv: kvtest.New(m)}
+	m := fsmtest.New()
+	c := &httpdtest.Coordinated{Memory: m, Kv: fsmtest.NewCoordination(m)}
 	tables := []*access.Table{c.Kv.AccessTable()}
 	c.Handler = need.Got(httpd.New(httpd.Config{Service: catchingUp{m, func() {
-		m.Set(func(*registrytest.Memory) { c.Kv.Behind = nil })
+		m.Set(func(*fsmtest.Memory) { c.Kv.Behind = nil })
 		tables[0] = c.Kv.AccessTable()
 	}}, Coordination: c.Kv, Agents: httpd.OneAgent,
 		Access: httpd.AccessConfig{Table: func() *access.Table { return tables[0] }}}))(t)
@@ -135,9 +134,9 @@ func (row absent) ask(t *testing.T, leader bool) {
 	}
 	role := &access.Role{Name: "late", Rules: access.Everything()}
 	need.Equal(t, c.Kv.Perform(kv.Access{Change: access.Change{PutRoles: []*access.Role{role}}}).Refusal, "", "the role")
-	m.Set(func(m *registrytest.Memory) { c.Kv.Behind = old })
+	m.Set(func(m *fsmtest.Memory) { c.Kv.Behind = old })
 	if !leader {
-		m.Set(func(m *registrytest.Memory) { m.ViewErr, c.Kv.ViewErr = registry.ErrNoLeader, registry.ErrNoLeader })
+		m.Set(func(m *fsmtest.Memory) { m.ViewErr, c.Kv.ViewErr = registry.ErrNoLeader, registry.ErrNoLeader })
 	}
 	r := c.SendUntil(web.AsAdministrator(context.Background()), row.method, strings.ReplaceAll(row.target, "{session}", waiter), "")
 	expect.That(t, r.Status != http.StatusNotFound, "it is denied: %d %s", r.Status, r.Body)
@@ -146,7 +145,7 @@ func (row absent) ask(t *testing.T, leader bool) {
 
 // catchingUp is the registry of a node that catches up when asked for a linearizable view.
 type catchingUp struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	catchUp func()
 }
 
@@ -161,7 +160,7 @@ func (l catchingUp) View(ctx context.Context, read registry.Consistency) (*regis
 
 // TestQuotaIsNoRefusalOfWhatIsThere registers an instance again at a node that does not know it yet and is full.
 func TestQuotaIsNoRefusalOfWhatIsThere(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	behind := &behindService{Memory: m}
 	h := need.Got(httpd.New(httpd.Config{Service: behind, Limits: web.Limits{InstancesTotal: 1}}))(t)
 	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance("OTHER", "i0")})
@@ -173,16 +172,16 @@ func TestQuotaIsNoRefusalOfWhatIsThere(t *testing.T) {
 			"Content-Type: application/json")
 	}
 	expect.Equal(t, register().Status, http.StatusNoContent, "again, behind: %s", register().Body)
-	m.Set(func(m *registrytest.Memory) { m.ViewErr = registry.ErrNoLeader })
+	m.Set(func(m *fsmtest.Memory) { m.ViewErr = registry.ErrNoLeader })
 	expect.Equal(t, register().Status, http.StatusServiceUnavailable, "again, behind and without a leader")
-	m.Set(func(m *registrytest.Memory) { m.ViewErr = nil })
+	m.Set(func(m *fsmtest.Memory) { m.ViewErr = nil })
 	m.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i1")})
 	expect.Equal(t, register().Status, http.StatusInsufficientStorage, "one that is new")
 }
 
 // behindService returns an old state in stale views.
 type behindService struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	old *registry.View
 }
 
@@ -372,7 +371,7 @@ func TestQuotaRefusesNewInstancesAndLetsOthersGoOn(t *testing.T) {
 
 func TestPanicIs500WithoutTextAndCounted(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := httpdtest.NewNode(t, httpd.Config{Service: panicking{registrytest.New()}, Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Service: panicking{fsmtest.New()}, Metrics: metrics}, nil)
 	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {
 		method, path, _ := strings.Cut(target, " ")
 		n.Send(t, httpdtest.Request(method, path, "")).Is(t, http.StatusInternalServerError, "", "%s", target)
@@ -381,7 +380,7 @@ func TestPanicIs500WithoutTextAndCounted(t *testing.T) {
 }
 
 // panicking is a service with defects.
-type panicking struct{ *registrytest.Memory }
+type panicking struct{ *fsmtest.Memory }
 
 // Apply implements registry.Service.
 func (panicking) Apply(context.Context, registry.Origin, ...registry.Op) ([]registry.Result, error) {
@@ -418,7 +417,7 @@ func TestFailedAndSlowCallsAreLoggedOnce(t *testing.T) {
 	var said bytes.Buffer
 	n := httpdtest.NewNode(t, httpd.Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-	n.Set(func(m *registrytest.Memory) { m.ViewErr = registry.ErrNoLeader })
+	n.Set(func(m *fsmtest.Memory) { m.ViewErr = registry.ErrNoLeader })
 	for _, path := range []string{"/eureka/apps", "/v1/rollcall/apps"} {
 		said.Reset()
 		got := n.Send(t, httpdtest.Request("GET", path, "", "X-Request-Id: q-1"))
@@ -427,7 +426,7 @@ func TestFailedAndSlowCallsAreLoggedOnce(t *testing.T) {
 			expect.That(t, strings.Count(said.String(), "\n") == 1 && strings.Contains(said.String(), want), "GET %s: the log says %q, want one line with %q", path, &said, want)
 		}
 	}
-	n.Set(func(m *registrytest.Memory) { m.ViewErr, m.ApplyErr = nil, registry.ErrNoLeader })
+	n.Set(func(m *fsmtest.Memory) { m.ViewErr, m.ApplyErr = nil, registry.ErrNoLeader })
 	said.Reset()
 	n.Send(t, httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", ""))
 	expect.That(t, strings.Count(said.String(), "a call failed") == 1 && strings.Contains(said.String(), "{base}/apps/{app}/{id}"), "a heartbeat that failed: the log says %q", &said)
@@ -437,7 +436,7 @@ func TestFailedAndSlowCallsAreLoggedOnce(t *testing.T) {
 }
 
 // lateService takes two seconds to return a view.
-type lateService struct{ *registrytest.Memory }
+type lateService struct{ *fsmtest.Memory }
 
 // View implements registry.Service.
 func (s lateService) View(ctx context.Context, c registry.Consistency) (*registry.View, error) {
@@ -450,7 +449,7 @@ func (s lateService) View(ctx context.Context, c registry.Consistency) (*registr
 func TestCallsAreSlowUnlessTheyWaitForAChange(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		var said bytes.Buffer
-		h := need.Got(httpd.New(httpd.Config{Service: lateService{registrytest.New()}, Log: slog.New(slog.NewTextHandler(&said, nil))}))(t)
+		h := need.Got(httpd.New(httpd.Config{Service: lateService{fsmtest.New()}, Log: slog.New(slog.NewTextHandler(&said, nil))}))(t)
 		for path, want := range map[string]int{
 			"/eureka/apps": 1, "/eureka/apps?consistency=stale": 0, "/v1/rollcall/watch?wait=30s&consistency=stale": 0,
 		} {

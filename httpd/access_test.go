@@ -19,10 +19,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	own "github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
@@ -284,8 +283,8 @@ var accessRows = []accessRow{
 // guarded is a node with access control, with what a test needs to see whether a call did something.
 type guarded struct {
 	handler  *httpd.Handler
-	memory   *registrytest.Memory
-	locker   *kvtest.Memory // nil without consensus
+	memory   *fsmtest.Memory
+	locker   *fsmtest.Coordination // nil without consensus
 	peers    *judgedPeers
 	table    *access.Table // of a node without consensus
 	texts    map[string]string
@@ -330,7 +329,7 @@ var accessRoles = map[string][]string{
 
 func newGuarded(t testing.TB, mode access.Mode, consensus bool, changes ...func(*httpd.Config)) *guarded {
 	t.Helper()
-	g := &guarded{memory: registrytest.New(), texts: map[string]string{}, sessions: map[string]string{}, table: new(access.Table)}
+	g := &guarded{memory: fsmtest.New(), texts: map[string]string{}, sessions: map[string]string{}, table: new(access.Table)}
 	g.peers = &judgedPeers{httpdtest.FakePeers{WriteState: func(w io.Writer) error { return nil }}}
 	g.memory.Registry.SetLevel(codec.Newest)
 	config := httpd.Config{
@@ -339,7 +338,7 @@ func newGuarded(t testing.TB, mode access.Mode, consensus bool, changes ...func(
 		Access:       httpd.AccessConfig{Floor: mode, Cluster: func() string { return "c1" }},
 	}
 	if consensus {
-		g.locker = kvtest.New(g.memory)
+		g.locker = fsmtest.NewCoordination(g.memory)
 		config.Coordination = g.locker
 		config.Access.Table = func() *access.Table { return need.Got(g.locker.View(context.Background(), registry.Stale))(t).Access() }
 	} else {
@@ -1017,15 +1016,15 @@ func TestNodeThatHasJustStartedLetsNobodyIn(t *testing.T) {
 	for mode, want := range map[access.Mode]int{access.On: 503, access.LogOnly: 503, access.Off: 200} {
 		var config httpd.Config
 		g := newGuarded(t, mode, true, func(c *httpd.Config) { config = *c })
-		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+		g.memory.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 		g.handler = need.Got(httpd.New(config))(t)
 		status := func() int { return g.send("GET", "/v1/rollcall/status", "", bearer(g.texts["operator"])).Status }
 		expect.Equal(t, status(), want, "in mode %v: got", mode)
 		administrator := g.sendBy(web.AsAdministrator(context.Background()), "GET", "/v1/rollcall/status", "")
 		expect.Equal(t, administrator.Status, 200, "by the socket: got")
-		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
+		g.memory.Set(func(m *fsmtest.Memory) { m.Reported.Ready = true })
 		expect.Equal(t, status(), 200, "when it has heard a leader: got")
-		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+		g.memory.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 		expect.Equal(t, status(), 200, "what it has heard it goes on with: got")
 	}
 }
@@ -1041,7 +1040,7 @@ func TestMessageOfWhoReplicatesForNoneIsNotRead(t *testing.T) {
 
 // lagging is a registry whose node has applied less than the others.
 type lagging struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	old *registry.View // nil if it has applied everything
 }
 
@@ -1058,7 +1057,7 @@ func (l *lagging) View(ctx context.Context, read registry.Consistency) (*registr
 func TestNodeThatLagsGivesToNoneWhatIsAnothers(t *testing.T) {
 	l := &lagging{}
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) {
-		l.Memory = c.Service.(*registrytest.Memory)
+		l.Memory = c.Service.(*fsmtest.Memory)
 		c.Service = l
 	})
 	services, sessions := g.memory.Newest(), need.Got(g.locker.View(context.Background(), registry.Stale))(t)

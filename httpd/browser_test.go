@@ -20,9 +20,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
@@ -35,7 +34,7 @@ import (
 // screened is a node whose pages the browser looks at, in one state of the status line.
 type screened struct {
 	name   string
-	change func(config *httpd.Config, m *registrytest.Memory)
+	change func(config *httpd.Config, m *fsmtest.Memory)
 }
 
 var voters = []api.NodeStatus{
@@ -63,43 +62,43 @@ const cutPeers = `{"datacenter":"dc1","sender":"node3","peers":[
 	"receiver":"node1","senders":[{"sender":"n1","datacenter":"dc2","heard_ms":41000,"late":3}]}`
 
 var screenedStates = []screened{
-	{"well", func(*httpd.Config, *registrytest.Memory) {}},
-	{"no-failure-tolerated", func(c *httpd.Config, _ *registrytest.Memory) {
+	{"well", func(*httpd.Config, *fsmtest.Memory) {}},
+	{"no-failure-tolerated", func(c *httpd.Config, _ *fsmtest.Memory) {
 		c.Cluster = roles("degraded", "Degraded: node2 cannot be reached; no node may fail.", "follower", "unreachable", "leader")
 	}},
-	{"no-leader", func(c *httpd.Config, m *registrytest.Memory) {
+	{"no-leader", func(c *httpd.Config, m *fsmtest.Memory) {
 		c.Cluster = roles("leaderless", "No leader.", "candidate", "candidate", "unreachable")
-		m.Set(func(m *registrytest.Memory) {
+		m.Set(func(m *fsmtest.Memory) {
 			m.Reported = registry.Health{Ready: true, Age: 12 * time.Second, Suspended: true}
 		})
 	}},
-	{"cut-off", func(c *httpd.Config, m *registrytest.Memory) {
+	{"cut-off", func(c *httpd.Config, m *fsmtest.Memory) {
 		c.Cluster = roles("leaderless", "No leader.", "candidate", "unreachable", "unreachable")
-		m.Set(func(m *registrytest.Memory) {
+		m.Set(func(m *fsmtest.Memory) {
 			m.Reported = registry.Health{Ready: true, Age: time.Minute, Suspended: true}
 		})
 	}},
-	{"young-leader", func(c *httpd.Config, m *registrytest.Memory) {
+	{"young-leader", func(c *httpd.Config, m *fsmtest.Memory) {
 		c.Node, c.Cluster = "node3", roles("well", "Healthy.", "follower", "follower", "leader")
-		m.Set(func(m *registrytest.Memory) { m.Reported.Leads, m.Reported.Suspended = true, true })
+		m.Set(func(m *fsmtest.Memory) { m.Reported.Leads, m.Reported.Suspended = true, true })
 	}},
-	{"held", func(_ *httpd.Config, m *registrytest.Memory) {
+	{"held", func(_ *httpd.Config, m *fsmtest.Memory) {
 		_, _ = m.Apply(context.Background(), registry.FromClient, registry.SelfPreservation{To: registry.PreservationHeld, For: 3_600_000, By: registry.Act{Author: "ann", Reason: "network works in zone b"}})
 	}},
-	{"link-cut", func(c *httpd.Config, _ *registrytest.Memory) { c.Peers = &httpdtest.FakePeers{StatusJSON: cutPeers} }},
-	{"mode-ap", func(c *httpd.Config, m *registrytest.Memory) {
+	{"link-cut", func(c *httpd.Config, _ *fsmtest.Memory) { c.Peers = &httpdtest.FakePeers{StatusJSON: cutPeers} }},
+	{"mode-ap", func(c *httpd.Config, m *fsmtest.Memory) {
 		c.WithoutConsensus, c.Coordination = true, nil
-		m.Set(func(m *registrytest.Memory) { m.Alone = true })
+		m.Set(func(m *fsmtest.Memory) { m.Alone = true })
 		c.Cluster = httpdtest.Cluster{Mode: "ap", Condition: "well", Nodes: []api.NodeStatus{{ID: "node1", HTTP: "127.0.0.1:8761", Role: "serving"}, {ID: "127.0.0.1:8762", HTTP: "127.0.0.1:8762", Role: "serving", Contact: 40}}}
 	}},
-	{"loading", func(_ *httpd.Config, m *registrytest.Memory) {
-		m.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{} })
+	{"loading", func(_ *httpd.Config, m *fsmtest.Memory) {
+		m.Set(func(m *fsmtest.Memory) { m.Reported = registry.Health{} })
 	}},
 	{"empty", nil}, // see fillScreens
 }
 
 // fillScreens registers what the screens show.
-func fillScreens(t testing.TB, m *registrytest.Memory) {
+func fillScreens(t testing.TB, m *fsmtest.Memory) {
 	t.Helper()
 	for app, up := range map[string]int{"ORDERS": 3, "PAYMENTS": 2, "INVENTORY": 60, "MAIL": 0} {
 		for k := range max(up, 1) {
@@ -144,8 +143,8 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 	keep := os.Getenv("ROLLCALL_SCREENS")
 	for _, state := range screenedStates {
 		t.Run(state.name, func(t *testing.T) {
-			m := registrytest.New()
-			locker := kvtest.New(m)
+			m := fsmtest.New()
+			locker := fsmtest.NewCoordination(m)
 			config := httpd.Config{Service: m, Node: "node1", Datacenter: "dc1", Version: "v1.2.0", Hosts: []string{"127.0.0.1"}, Coordination: locker,
 				Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}
 			if state.change != nil {
@@ -186,7 +185,7 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 
 // TestDrainByKeyboardAlone finds ORDERS, opens an instance, drains it with a reason, and sees it done, without a mouse.
 func TestDrainByKeyboardAlone(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	fillScreens(t, m)
 	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	b := chromium.OpenPage(t, "..", "http://"+n.Addr)
@@ -206,7 +205,7 @@ func TestDrainByKeyboardAlone(t *testing.T) {
 
 // TestDrainWithoutAScript does the same in a browser that runs no scripts.
 func TestDrainWithoutAScript(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	fillScreens(t, m)
 	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	b := chromium.OpenPage(t, "..", "http://"+n.Addr)
@@ -222,7 +221,7 @@ func TestDrainWithoutAScript(t *testing.T) {
 // TestPageFollowsWhatHappens changes an application whose page is open: the page shows the change and keeps what its
 // reader has begun to write.
 func TestPageFollowsWhatHappens(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	fillScreens(t, m)
 	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	base := "http://" + n.Addr
@@ -240,7 +239,7 @@ func TestPageFollowsWhatHappens(t *testing.T) {
 // TestChangeDuringAFetchIsFetchedToo holds back the answer to the first fetch until another change has arrived: a page
 // that forgot that change would ask again only after the stream had been silent for too long and had been abandoned.
 func TestChangeDuringAFetchIsFetchedToo(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	const app = "A – $& – B"
 	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance(app, "i1")})
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
@@ -292,7 +291,7 @@ func sendChanges(w http.ResponseWriter, r *http.Request, changes <-chan struct{}
 // TestPageSaysHowItsNodeFails checks that a page distinguishes a node that refuses from one that does not answer, when
 // it points to the other nodes.
 func TestPageSaysHowItsNodeFails(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	fillScreens(t, m)
 	handler := need.Got(httpd.New(httpd.Config{Service: m, Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}))(t)
 	var refuses, silent atomic.Bool
@@ -326,7 +325,7 @@ func TestPageSaysHowItsNodeFails(t *testing.T) {
 // them every 5 s, its thread responds, and scroll position and focus stay. On an idle machine the thread is blocked
 // for less than 50 ms at the 99th percentile, which is logged; ten times as much fails.
 func TestPageUnderManyChangesStaysUsable(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	m.Perform(t, manyInstances(5000, 20)...)
 	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	base := "http://" + n.Addr
@@ -441,7 +440,7 @@ func newNodeOf(t *testing.T, handler http.Handler) string {
 
 // TestPageBehindAProxyThatBuffersLooksByItself hides the stream: the page polls every few seconds, and says so.
 func TestPageBehindAProxyThatBuffersLooksByItself(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	fillScreens(t, m)
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
 	asked := make(chan struct{}, 100)

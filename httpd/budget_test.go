@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -291,7 +291,7 @@ func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &heldPeers{release: make(chan struct{})}
-				h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p}))(t)
+				h := need.Got(httpd.New(httpd.Config{Service: fsmtest.New(), Peers: p}))(t)
 				defer h.Close()
 				body := strings.Repeat(" ", large)
 				codes := make(chan int, 6)
@@ -332,7 +332,7 @@ func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldPeers{release: make(chan struct{})}
 		// A share of 40 MiB, because a held message has more than one.
-		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: web.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
+		h := need.Got(httpd.New(httpd.Config{Service: fsmtest.New(), Peers: p, Limits: web.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
 		defer h.Close()
 		body := strings.Repeat(" ", 3<<19)
 		codes := make(chan int, 20)
@@ -351,7 +351,7 @@ func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 }
 
 func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
-	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &httpdtest.FakePeers{}, Limits: web.Limits{InFlightBytes: 1 << 20}}))(t)
+	h := need.Got(httpd.New(httpd.Config{Service: fsmtest.New(), Peers: &httpdtest.FakePeers{}, Limits: web.Limits{InFlightBytes: 1 << 20}}))(t)
 	defer h.Close()
 	body := strings.Repeat(" ", 100<<10) // of 128 MiB for all requests, and 64 for batches
 	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))

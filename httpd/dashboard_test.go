@@ -22,9 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
@@ -71,12 +70,12 @@ func TestScreensEscapeWhatOthersSay(t *testing.T) {
 }
 
 func TestScreensEscapeKeysSessionsNodesAndWatchers(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	const hostile = `"><img src=x onerror=alert(1)>`
 	s := roles("well", hostile, "follower", "follower", "leader")
 	s.Nodes[1].ID, s.Nodes[1].HTTP, s.Nodes[1].Version, s.Nodes[1].Zone = hostile, hostile, hostile, hostile
 	quoted := strings.ReplaceAll(hostile, `"`, `\"`)
-	n := httpdtest.NewNode(t, httpd.Config{Service: m, Node: "node1", Cluster: s, Coordination: kvtest.New(m),
+	n := httpdtest.NewNode(t, httpd.Config{Service: m, Node: "node1", Cluster: s, Coordination: fsmtest.NewCoordination(m),
 		Peers: &httpdtest.FakePeers{StatusJSON: `{"peers":[{"name":"` + quoted + `","kind":"datacenter","state":"failing","reason":"` + quoted + `"}]}`}}, nil)
 	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	n.Send(t, httpdtest.Request("PUT", "/v1/kv/"+url.PathEscape(hostile), hostile))
@@ -105,7 +104,7 @@ func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
 	expect.That(t, strings.Contains(documented, "`"+ends+"`") && strings.Contains(documented, "`"+saved+"`"), "a metric has another name")
 	httpdtest.Bubble(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{Node: "node1", Metrics: metrics})
-		n.Set(func(m *registrytest.Memory) { m.Reported.Leads = true })
+		n.Set(func(m *fsmtest.Memory) { m.Reported.Leads = true })
 		time.Sleep(2 * time.Hour)
 		page := n.Get(t, "/").Body
 		for _, want := range []string{"The certificate of node1 for http ends in 2 days", "No snapshot was ever written by the schedule of node1"} {
@@ -155,7 +154,7 @@ func TestScreensSayWhatIsWrong(t *testing.T) {
 		{registry.Health{}, "This node is loading its state"},
 		{registry.Health{Ready: true, Age: 12 * time.Second}, "You see what n1 knew 12s ago"},
 	} {
-		n.Set(func(m *registrytest.Memory) { m.Reported = row.health })
+		n.Set(func(m *fsmtest.Memory) { m.Reported = row.health })
 		for _, path := range screens("ORDERS", "i1") {
 			if path == "/ui/login" {
 				continue
@@ -402,8 +401,8 @@ func TestLivePageHearsOfChanges(t *testing.T) {
 // TestOnlyPagesOfKeysHearOfKeys compares a page that shows keys with one that shows none, while a key is written.
 func TestOnlyPagesOfKeysHearOfKeys(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
-		m := registrytest.New()
-		n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: kvtest.New(m)})
+		m := fsmtest.New()
+		n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: fsmtest.NewCoordination(m)})
 		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for path, want := range map[string]int{"/": 0, "/ui/apps": 0, "/ui/held": 1, "/ui/keys?key=a": 1} {
 			page := html.UnescapeString(n.Get(t, path).Body)

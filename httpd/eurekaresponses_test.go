@@ -16,8 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -74,7 +74,7 @@ func (c typeCase) send(t *testing.T, n *httpdtest.Node, method, path, accept str
 	t.Helper()
 	n.Fail(nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-	n.Set(func(m *registrytest.Memory) { m.ApplyErr, m.ViewErr = c.fail, c.fail })
+	n.Set(func(m *fsmtest.Memory) { m.ApplyErr, m.ViewErr = c.fail, c.fail })
 	target, body := c.target(path), ""
 	switch {
 	case strings.HasSuffix(path, "/batch"):
@@ -240,7 +240,7 @@ func TestReadOnlyCacheIsPassedByWhereAConsistencyIsGiven(t *testing.T) {
 	}
 	n := httpdtest.NewNode(t, httpd.Config{ReadOnlyCache: true}, nil)
 	expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps?consistency=fresh", "")).Status, 400, "an unknown consistency: got")
-	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+	n.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 	expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps", "")).Status, 403, "a registry that is still being loaded: got")
 }
 
@@ -249,7 +249,7 @@ func TestReadOnlyCacheRespondsWithoutAQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-		n.Set(func(m *registrytest.Memory) { m.ViewErr, m.Reported.Age = registry.ErrNoLeader, 3*time.Second })
+		n.Set(func(m *fsmtest.Memory) { m.ViewErr, m.Reported.Age = registry.ErrNoLeader, 3*time.Second })
 		n.Send(t, "GET", "/eureka/apps", "").Says(t, 200, "", "it").With(t, "X-Rollcall-Consistency", "stale").With(t, "X-Rollcall-Age", "3.000")
 	})
 }

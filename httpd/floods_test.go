@@ -21,9 +21,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -42,7 +41,7 @@ const (
 
 // held is a registry whose writes block until released, even if their callers give up.
 type held struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	letGo     chan struct{}
 	now, most atomic.Int64
 }
@@ -129,11 +128,11 @@ func (f *flooder) request(stream uint32, method, path string) error {
 func inFlood(t *testing.T, name string, window uint32, test func(t *testing.T, h *held, f *flooder)) {
 	certificate, trusted := httpdtest.Certified(t)
 	httpdtest.InBubble(t, name, func(t *testing.T) {
-		h := &held{Memory: registrytest.New(), letGo: make(chan struct{})}
+		h := &held{Memory: fsmtest.New(), letGo: make(chan struct{})}
 		for i := range 200 {
 			h.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", fmt.Sprintf("i%d", i))})
 		}
-		n := httpdtest.NewBubbledTLS(t, httpd.Config{Service: h, Coordination: kvtest.New(h.Memory)}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
+		n := httpdtest.NewBubbledTLS(t, httpd.Config{Service: h, Coordination: fsmtest.NewCoordination(h.Memory)}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
 		conn := tls.Client(n.Open(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
 		other := httpdtest.Line{Conn: conn, In: bufio.NewReader(conn)}
 		need.Equal(t, other.RoundTrip(t, httpdtest.Request("GET", "/eureka/apps/ORDERS", "")).Status, 200, "before the flood")
@@ -492,7 +491,7 @@ func TestRateLimitDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 }
 
 func TestRateLimitRefusesAnEmptyPrivilegedName(t *testing.T) {
-	_, err := httpd.New(httpd.Config{Service: registrytest.New(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
+	_, err := httpd.New(httpd.Config{Service: fsmtest.New(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "RateLimit.Privileged"), "got %v, want an error that names RateLimit.Privileged", err)
 	synctest.Test(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{})

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -155,7 +155,7 @@ func TestHeartbeatConnectionSaysTheOutcomeOfAFailedHeartbeat(t *testing.T) {
 }
 
 func TestHeartbeatConnectionsServeWhatIsUnderWayAtShutdown(t *testing.T) {
-	slow := &httpdtest.SlowService{Memory: registrytest.New(), Begun: make(chan struct{}), Release: make(chan struct{})}
+	slow := &httpdtest.SlowService{Memory: fsmtest.New(), Begun: make(chan struct{}), Release: make(chan struct{})}
 	n := httpdtest.NewNode(t, httpd.Config{Service: slow}, nil)
 	n.Memory = slow.Memory
 	idle, busy := takenOver(t, n), takenOver(t, n)
@@ -211,7 +211,7 @@ func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
 }
 
 func TestHeartbeatConnectionTakenOverAtShutdownRespondsFirst(t *testing.T) {
-	slow := &httpdtest.SlowService{Memory: registrytest.New(), Begun: make(chan struct{}), Release: make(chan struct{})}
+	slow := &httpdtest.SlowService{Memory: fsmtest.New(), Begun: make(chan struct{}), Release: make(chan struct{})}
 	n := httpdtest.NewNode(t, httpd.Config{Service: slow}, nil)
 	n.Memory = slow.Memory
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})

@@ -24,8 +24,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -91,7 +91,7 @@ func withoutBase(h *Handler, template string) string {
 
 func TestOpenAPIHasEveryRoute(t *testing.T) {
 	doc, _ := readOpenAPI(t)
-	h := need.Got(New(Config{Service: registrytest.New()}))(t)
+	h := need.Got(New(Config{Service: fsmtest.New()}))(t)
 	var documented []string
 	for path, item := range doc.Paths {
 		for method := range item {
@@ -116,7 +116,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 
 // The routes matched by hand agree with the router's, under every base path.
 func TestHeartbeatMatchedByHandIsARouteOfTheRouter(t *testing.T) {
-	h := need.Got(New(Config{Service: registrytest.New()}))(t)
+	h := need.Got(New(Config{Service: fsmtest.New()}))(t)
 	for _, base := range DefaultBasePaths() {
 		target := &url.URL{Path: base + "/apps/A/i1"}
 		app, id, ok := h.matchRenew(target)
@@ -380,7 +380,7 @@ func TestRateLimitTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
 }
 
 // done is a service that renews everything at once.
-type done struct{ *registrytest.Memory }
+type done struct{ *fsmtest.Memory }
 
 var doneResults = []registry.Result{{Outcome: registry.Done}}
 
@@ -396,7 +396,7 @@ const heartbeat = "PUT /eureka/v2/apps/ORDERS/host-1.example.internal:orders:808
 
 func newBenched(b testing.TB, access AccessConfig) *Handler {
 	b.Helper()
-	return need.Got(New(Config{Service: &done{registrytest.New()}, Access: access}))(b)
+	return need.Got(New(Config{Service: &done{fsmtest.New()}, Access: access}))(b)
 }
 
 // holding returns access control that asks for a token, and a heartbeat with that token.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -42,7 +42,7 @@ func TestReadIsAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			n := httpdtest.NewNode(t, httpd.Config{Reads: row.config}, nil)
 			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-			n.Set(func(m *registrytest.Memory) {
+			n.Set(func(m *fsmtest.Memory) {
 				m.Reported.Quorum = row.quorum
 				m.Reported.Age = 1234567 * time.Microsecond
 				if !row.quorum {
@@ -65,7 +65,7 @@ func TestReadWithoutAQuorumIs503UnlessStaleIsAllowed(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	for name, err := range map[string]error{"no leader": registry.ErrNoLeader, "closed": registry.ErrClosed, "too late": context.DeadlineExceeded} {
-		n.Set(func(m *registrytest.Memory) { m.ViewErr = err })
+		n.Set(func(m *fsmtest.Memory) { m.ViewErr = err })
 		for _, path := range readRoutes {
 			got := n.Send(t, httpdtest.Request("GET", path, "")).Says(t, http.StatusServiceUnavailable, "", "%s: GET %s", name, path).With(t, "Retry-After", "1")
 			expect.That(t, strings.HasPrefix(path, "/v1/") == strings.HasPrefix(got.Body, `{"error":`), "%s: GET %s: the body is %q", name, path, got.Body)
@@ -77,7 +77,7 @@ func TestReadWithoutAQuorumIs503UnlessStaleIsAllowed(t *testing.T) {
 func TestReadOfListsIsRefusedUntilTheRegistryIsLoaded(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+	n.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 	for path, want := range map[string]int{
 		"/eureka/apps": 403, "/eureka/apps/delta": 403, "/eureka/apps/ORDERS": 403, "/eureka/vips/orders": 403, "/eureka/svips/orders": 403,
 		"/eureka/apps/ORDERS/i1": 200, "/eureka/instances/i1": 200, "/eureka/status": 200,
@@ -88,7 +88,7 @@ func TestReadOfListsIsRefusedUntilTheRegistryIsLoaded(t *testing.T) {
 		expect.That(t, want != 403 || got.Body == "", "GET %s: the body is %q, want none", path, got.Body)
 	}
 	expect.Equal(t, n.Send(t, httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "")).Status, 200, "a heartbeat: got")
-	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
+	n.Set(func(m *fsmtest.Memory) { m.Reported.Ready = true })
 	for _, path := range []string{"/eureka/apps", "/readyz"} {
 		expect.Equal(t, n.Send(t, httpdtest.Request("GET", path, "")).Status, 200, "GET %s when loaded: got", path)
 	}
@@ -124,7 +124,7 @@ func TestWriteOfUnknownOutcomeIsNeitherSuccessNorFailure(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			n := httpdtest.NewNode(t, httpd.Config{}, nil)
-			n.Set(func(m *registrytest.Memory) { m.ApplyErr = row.err })
+			n.Set(func(m *fsmtest.Memory) { m.ApplyErr = row.err })
 			check := func(r string, status int, retry, outcome string) {
 				t.Helper()
 				got := n.Send(t, r).Is(t, status, "", "%.50q", r)
@@ -202,13 +202,13 @@ func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 	} {
 		httpdtest.InBubble(t, row.name, func(t *testing.T) {
 			n := httpdtest.NewBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
-			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+			n.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 			expect.Equal(t, n.Get(t, "/eureka/apps").Status, 403, "while it loads: got")
 			time.Sleep(time.Hour) // virtual; the time of loading does not count
 			if row.full {
 				n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 			}
-			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
+			n.Set(func(m *fsmtest.Memory) { m.Reported.Ready = true })
 			need.Equal(t, n.Send(t, "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON, "Content-Type: application/json").Status, 204, "a registration: got")
 			n.WantFetches(t, row.closed == 0)
 			if row.closed > 0 {
@@ -227,7 +227,7 @@ func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 func newAlone(t *testing.T, config httpd.Config) *httpdtest.Node {
 	t.Helper()
 	n := httpdtest.NewNode(t, config, nil)
-	n.Set(func(m *registrytest.Memory) { m.Alone, m.Reported.Age = true, 1500*time.Millisecond })
+	n.Set(func(m *fsmtest.Memory) { m.Alone, m.Reported.Age = true, 1500*time.Millisecond })
 	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	return n
 }
@@ -296,7 +296,7 @@ func TestWithoutConsensusActsRespondWithTheNodesState(t *testing.T) {
 func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpdtest.AloneConfig())
-		n.Set(func(m *registrytest.Memory) { m.Alone, m.Reported.Suspended = true, true })
+		n.Set(func(m *fsmtest.Memory) { m.Alone, m.Reported.Suspended = true, true })
 		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		time.Sleep(2 * time.Minute) // virtual
 		for _, row := range []struct {
@@ -307,7 +307,7 @@ func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
 			{"loading", false, "is loading its state and answers no fetch yet", "It is not evicted because this node is still loading its state."},
 			{"young", true, "too short a time to know which instances are alive", "It is not evicted yet because this node became ready too short a time ago to know which instances are alive."},
 		} {
-			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = row.ready })
+			n.Set(func(m *fsmtest.Memory) { m.Reported.Ready = row.ready })
 			e, page := n.Explain(t, "i1"), n.Get(t, "/").Body
 			expect.That(t, strings.HasSuffix(e.Summary, row.reason) && e.Clock == "running", "%s: by a %s clock it says %s", row.name, e.Clock, e.Summary)
 			expect.That(t, strings.Contains(page, row.page) && !strings.Contains(page, "No leader") && !strings.Contains(page, "this leader"),
@@ -330,7 +330,7 @@ func TestReadyzSaysWhichPartIsNot(t *testing.T) {
 		"shutting down":      {health: registry.Health{Ready: true, Quorum: true}, drain: true, want: map[string]int{"": 503, "?writes": 503, "?verbose": 503, "?writes&verbose": 503}, says: "running: the node is shutting down\nstate: ok\nwrites: ok\n"},
 	} {
 		n := httpdtest.NewNode(t, httpd.Config{WithoutConsensus: tc.ap}, nil)
-		n.Set(func(m *registrytest.Memory) { m.Reported = tc.health })
+		n.Set(func(m *fsmtest.Memory) { m.Reported = tc.health })
 		if tc.drain {
 			n.Handler.Drain()
 			expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps", "")).Status, 200, "%s: a list:", name)

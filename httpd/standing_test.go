@@ -18,10 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -283,9 +282,9 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 		httpdtest.InBubble(t, name, func(t *testing.T) {
 			k := newKeyring(t, row.mode)
 			token := k.token(t, "reader", 5*time.Minute)
-			m := registrytest.New()
+			m := fsmtest.New()
 			config := k.config()
-			config.Service, config.Coordination, config.Agents = m, kvtest.New(m), httpd.OneAgent
+			config.Service, config.Coordination, config.Agents = m, fsmtest.NewCoordination(m), httpd.OneAgent
 			n := httpdtest.NewBubbled(t, config)
 			ended := n.Waiting(t, "X-Consul-Token: "+token)
 			k.token(t, "reader", 0) // a change that affects nobody
@@ -312,7 +311,7 @@ func TestCallThatWaitsIsJudgedByWhatChangedWhileItBegan(t *testing.T) {
 			k := newKeyring(t, access.On)
 			token := k.token(t, "reader", 0)
 			looks := new(atomic.Int64)
-			config := httpd.Config{Service: registrytest.New(), Access: httpd.AccessConfig{Table: func() *access.Table {
+			config := httpd.Config{Service: fsmtest.New(), Access: httpd.AccessConfig{Table: func() *access.Table {
 				if looks.Add(1) == revoked+1 {
 					k.revoke(t, token)
 				}

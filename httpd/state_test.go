@@ -14,9 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/conformance"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
@@ -253,10 +252,10 @@ func TestEachReadInEachPhaseSaysWhatThePageSays(t *testing.T) {
 	for _, p := range lifePhases {
 		t.Run(p.name, func(t *testing.T) {
 			httpdtest.Bubble(t, func(t *testing.T) {
-				m := registrytest.New()
-				l := kvtest.New(m)
+				m := fsmtest.New()
+				l := fsmtest.NewCoordination(m)
 				n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: httpd.OneAgent, Access: httpd.AccessConfig{Table: l.AccessTable}})
-				m.Set(func(m *registrytest.Memory) { m.Reported, m.ViewErr, l.ViewErr = p.health, p.view, p.view })
+				m.Set(func(m *fsmtest.Memory) { m.Reported, m.ViewErr, l.ViewErr = p.health, p.view, p.view })
 				for _, route := range n.Handler.Routes(t) {
 					method, path, _ := strings.Cut(route, " ")
 					if method != http.MethodGet || strings.HasPrefix(path, "/v1/agent/check/") { // heartbeats
@@ -292,7 +291,7 @@ func (p lifePhase) reads(t *testing.T, n *httpdtest.Bubbled, path string) {
 
 func TestUnheardIsRefusedToOthersThanTheAdministrator(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
-	n.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{Unheard: true} })
+	n.Set(func(m *fsmtest.Memory) { m.Reported = registry.Health{Unheard: true} })
 	got := n.Call(t, http.MethodGet, "/v1/rollcall/apps?consistency=stale&unheard=true", "")
 	expect.That(t, got.Status == http.StatusBadRequest && strings.Contains(got.Body, "admin.sock"), "got %d %s", got.Status, got.Body)
 }
@@ -329,7 +328,7 @@ func TestMetricsCountFailedOperationsByTheirError(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
 	for outcome, err := range map[string]error{"unknown": registry.ErrUnknownOutcome, "no_leader": registry.ErrNoLeader, "error": registry.ErrClosed} {
-		n.Set(func(m *registrytest.Memory) { m.ApplyErr = err })
+		n.Set(func(m *fsmtest.Memory) { m.ApplyErr = err })
 		n.Send(t, httpdtest.Request("PUT", "/eureka/apps/A/1", ""))
 		n.Send(t, httpdtest.Request("DELETE", "/eureka/apps/A/1", ""))
 		for _, action := range []string{"renew", "cancel"} {
@@ -445,7 +444,7 @@ func TestMetricsShowTheInstancesOfTheLargestApplicationsAndOfTheOthersTogether(t
 // TestConformance has heartbeats answered on taken-over connections, as a node does.
 func TestConformance(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
-	n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(codec.Newest) })
+	n.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
 	conformance.Run(t, conformance.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
 }
@@ -454,14 +453,14 @@ func TestConformanceWithoutConsensus(t *testing.T) {
 	config := httpdtest.AloneConfig()
 	config.Node, config.Version = "n1", "test"
 	n := httpdtest.NewNode(t, config, nil)
-	n.Set(func(m *registrytest.Memory) { m.Alone = true; m.Registry.SetLevel(codec.Newest) })
+	n.Set(func(m *fsmtest.Memory) { m.Alone = true; m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
 	conformance.Run(t, conformance.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata")})
 }
 
 // Every route of coordination, including future ones.
 func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
-	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), WithoutConsensus: true}))(t)
+	h := need.Got(httpd.New(httpd.Config{Service: fsmtest.New(), WithoutConsensus: true}))(t)
 	c := &httpdtest.Coordinated{Handler: h}
 	asked := 0
 	for _, route := range h.Routes(t) {

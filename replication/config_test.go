@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -22,7 +22,7 @@ import (
 
 func validConfig() Config {
 	return Config{Side: link.Side{
-		Service: registrytest.New(), Datacenter: "dc1", Node: "n1",
+		Service: fsmtest.New(), Datacenter: "dc1", Node: "n1",
 		Sender: func() string { return "dc1" },
 	}}
 }
@@ -98,7 +98,7 @@ func TestCutPolicySparesRemoteLeases(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := validConfig()
-			decideOnCut(c.Service.(*registrytest.Memory), map[string]CutPolicy{"dc2": tt.policy})
+			decideOnCut(c.Service.(*fsmtest.Memory), map[string]CutPolicy{"dc2": tt.policy})
 			c.Peers = []link.PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
 			r := need.Got(newReplicator(c, func(env link.Env) link.Link { return fakeLink{env, newFakePeer()} }))(t)
 			if tt.fails {
@@ -110,16 +110,16 @@ func TestCutPolicySparesRemoteLeases(t *testing.T) {
 }
 
 // decideOnCut gives the cluster policies, as its leader does.
-func decideOnCut(m *registrytest.Memory, policies map[string]CutPolicy) {
+func decideOnCut(m *fsmtest.Memory, policies map[string]CutPolicy) {
 	s := registry.DefaultSettings()
 	s.OnCut = OnCut(policies)
-	m.Set(func(m *registrytest.Memory) { m.Registry.Configure(s) })
+	m.Set(func(m *fsmtest.Memory) { m.Registry.Configure(s) })
 }
 
 func TestCutPoliciesHaveOneTextInTheState(t *testing.T) {
 	policies := map[string]CutPolicy{"old": {}, "dc3": {Keep: true}, "dc2": {Keep: true, For: time.Hour}}
 	need.Equal(t, OnCut(policies), "dc2=keep-for:1h0m0s,old=expire", "got")
-	m := registrytest.New()
+	m := fsmtest.New()
 	decideOnCut(m, policies)
 	policies["dc9"] = CutPolicy{Keep: true} // nothing is said about dc9
 	for name, want := range policies {
@@ -147,7 +147,7 @@ func TestCutOfALinkIsByKind(t *testing.T) {
 
 func TestAgeComesFromTheLongestSilentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 1)...)
 		fars := map[string]*fakePeer{"n2": newFakePeer(), "n3": newFakePeer(), "dc2": newFakePeer()}
 		fars["n3"].fail(batcher.TransientError)
@@ -171,7 +171,7 @@ func TestAgeComesFromTheLongestSilentNode(t *testing.T) {
 
 func TestStatusShowsWhatComesIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"},
 			registry.Contact{DC: "dc2", Cut: 15000},
@@ -200,7 +200,7 @@ func TestStatusOfANodeOfThisDatacenterHasNothingThatComesIn(t *testing.T) {
 
 func TestSetPeersGoesOnAtTheCursorAndLeavesOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 10)...)
 		fars := map[string]*fakePeer{"dc2": newFakePeer(), "dc3": newFakePeer(), "dc4": newFakePeer()}
 		dc2, dc3, dc4 := datacenter("dc2"), datacenter("dc3"), datacenter("dc4")
@@ -240,7 +240,7 @@ func TestSetPeersGoesOnAtTheCursorAndLeavesOthersAlone(t *testing.T) {
 
 func TestSetPeersKeepsHowLongAPeerWasSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		node := link.PeerConfig{Name: "10.0.0.2:8761", Kind: link.Node, URLs: []string{"http://10.0.0.2:8761"}}
 		r := replicateAs(t, Config{Side: link.Side{Service: m}}, map[string]*fakePeer{node.Name: newFakePeer()}, node)
 		defer r.stop()
@@ -254,7 +254,7 @@ func TestSetPeersKeepsHowLongAPeerWasSilent(t *testing.T) {
 
 func TestMetricsGoOnOverFeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		reg := prometheus.NewPedanticRegistry()
@@ -337,7 +337,7 @@ func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
 }
 
 func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
-	m := registrytest.New()
+	m := fsmtest.New()
 	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "1", 1)}, registry.Register{Instance: peertest.Instance("A", "2", 1)})
 	m.Pass(time.Minute)
 	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "young", 1)}) // too young for a comparison

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -23,7 +23,7 @@ import (
 // circle is one of our nodes and a Eureka server that replicate to each other: ours all the time, the other one when
 // the test says so.
 type circle struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	fake       *peertest.Eureka
 	replicator *Replicator
 	service    string // the node's URL as the Eureka server is configured with it
@@ -39,7 +39,7 @@ func (p eurekaPeers) Cut(server string) time.Duration { return p.replicator.Cut(
 
 func newCircle(t *testing.T) *circle {
 	t.Helper()
-	c := &circle{Memory: registrytest.New(), fake: peertest.NewEureka(t)}
+	c := &circle{Memory: fsmtest.New(), fake: peertest.NewEureka(t)}
 	var err error
 	c.replicator, err = New(Config{Side: link.Side{
 		Service: c.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -31,7 +31,7 @@ func registers(from, to int) []registry.Op {
 func ordersKey(i int) registry.Key { return registry.NewKey("ORDERS", fmt.Sprintf("orders-%d", i)) }
 
 // wantSame fails unless a peer has what belongs to the datacenter, and nothing else.
-func wantSame(t testing.TB, m *registrytest.Memory, f *fakePeer) {
+func wantSame(t testing.TB, m *fsmtest.Memory, f *fakePeer) {
 	t.Helper()
 	want, got := owned(m.Newest()), f.knows()
 	if maps.Equal(want, got) {
@@ -49,7 +49,7 @@ func wantSame(t testing.TB, m *registrytest.Memory, f *fakePeer) {
 }
 
 // known starts a peer that has everything there is, so that only what comes later must be sent.
-func known(t testing.TB, m *registrytest.Memory, name string) *fakePeer {
+func known(t testing.TB, m *fsmtest.Memory, name string) *fakePeer {
 	t.Helper()
 	f := newFakePeer()
 	f.has = owned(m.Newest())
@@ -60,9 +60,9 @@ func known(t testing.TB, m *registrytest.Memory, name string) *fakePeer {
 }
 
 // feeding replicates to dc2, which has the first n instances and is tuned before it starts.
-func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *fakePeer), do func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating)) {
+func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *fakePeer), do func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating)) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, n)...)
 		f, peer := known(t, m, "dc2"), datacenter("dc2")
 		if tune != nil {
@@ -75,7 +75,7 @@ func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *fakePeer), do fun
 }
 
 func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 3)...)
 		m.Perform(t, registry.SetOverride{Key: ordersKey(0), Status: registry.OutOfService})
@@ -91,7 +91,7 @@ func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
 
 func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		f := newFakePeer()
 		m.Perform(t, registers(0, 10)...)
 		first := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
@@ -111,7 +111,7 @@ func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		f.wait = 100 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	}, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		m.Perform(t, registers(1, 500)...)
 		elapse(200 * time.Millisecond)
 		s := r.only()
@@ -128,7 +128,7 @@ func TestFeedReadsOnAsSoonAsThereIsRoom(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		f.wait = 10 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	}, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		m.Perform(t, registers(1, 101)...)
 		elapse(time.Second)
 		wantSame(t, m, f)
@@ -139,7 +139,7 @@ func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		f.wait = time.Second
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	}, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 11)...)
 		synctest.Wait()
@@ -159,7 +159,7 @@ func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	}, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		f.fail(batcher.TransientError)
 		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
@@ -171,7 +171,7 @@ func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
 }
 
 func TestPausedPeerGetsNothingUntilItIsResumed(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		by := registry.Act{Author: "alice", Reason: "maintenance"}
 		pause := func(paused bool) {
@@ -199,7 +199,7 @@ func TestPausedPeerGetsNothingUntilItIsResumed(t *testing.T) {
 }
 
 func TestPausedPeerGetsLaterWhatWaited(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 4)...)
 		synctest.Wait()
@@ -215,7 +215,7 @@ func TestPausedPeerGetsLaterWhatWaited(t *testing.T) {
 
 func TestPauseByAnotherNodeIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		f := newFakePeer()
 		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
@@ -231,7 +231,7 @@ func TestPauseByAnotherNodeIsNoticed(t *testing.T) {
 
 func TestRepairOfAPeerWithoutACursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 600)...)
 		f := newFakePeer()
 		f.has[registry.NewKey("GONE", "gone-1")] = copied{version: registry.Version{Life: 1}}
@@ -257,7 +257,7 @@ func TestRepairOfAPeerWithoutACursor(t *testing.T) {
 
 func TestRepairThatIsGivenUpStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 600)...)
 		f := newFakePeer()
 		f.result = func(tasks []link.Task) batcher.Result {
@@ -283,7 +283,7 @@ func TestRepairThatIsGivenUpStartsAgain(t *testing.T) {
 
 func TestRepairOfAPeerThatFellBehindTheChangeList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 100)...)
 		f := known(t, m, "dc2")
 		for i := range 50 {
@@ -306,7 +306,7 @@ func TestRepairOfAPeerThatFellBehindTheChangeList(t *testing.T) {
 func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 	feeding(t, 10, func(_ *link.PeerConfig, f *fakePeer) {
 		delete(f.has, ordersKey(3))
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	}, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		elapse(50 * time.Second)
 		expect.That(t, f.got().repairs == 0, "%d comparisons in the first 50 s, want none", f.got().repairs)
 		elapse(20 * time.Second)
@@ -319,7 +319,7 @@ func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 func TestRepairByAnOperator(t *testing.T) {
 	feeding(t, 10, func(_ *link.PeerConfig, f *fakePeer) {
 		delete(f.has, ordersKey(3))
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	}, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		for _, ask := range []func(context.Context, string) (api.PeerDiff, error){r.Diff, r.Repair} {
 			got, err := ask(context.Background(), "dc2")
@@ -343,7 +343,7 @@ func TestRepairByAnOperator(t *testing.T) {
 
 func TestRepairOfWhatAPeerRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		refuses := true
@@ -369,7 +369,7 @@ func TestRepairOfWhatAPeerRefused(t *testing.T) {
 }
 
 func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
-	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	feeding(t, 3, nil, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		for range 4 {
 			m.Perform(t, registry.Renew{Key: ordersKey(1)})
@@ -381,7 +381,7 @@ func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
 }
 
 func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
-	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	feeding(t, 3, nil, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
@@ -393,7 +393,7 @@ func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
 
 // An item that panics at the peer is sent three times: until then the cursor stays before it.
 func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		p := r.present()[0]
 		var reached []registry.Index
@@ -446,7 +446,7 @@ func TestExpiryIsByTheRenewalInterval(t *testing.T) {
 func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 	feeding(t, 200, func(peer *link.PeerConfig, f *fakePeer) {
 		peer.Queue = 50
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	}, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		f.fail(batcher.TransientError)
 		m.Perform(t, registers(200, 201)...)
 		for range 20 {
@@ -466,7 +466,7 @@ func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 
 func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		node, remote := newFakePeer(), newFakePeer()
 		node.fail(batcher.Congestion)
 		peer := datacenter("n2")
@@ -485,14 +485,14 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 }
 
 func TestFeedOfAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *fsmtest.Memory, f *fakePeer, r *replicating) {
 		m.Perform(t, registers(1, 5)...)
 		at := m.Newest().Index()
-		m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
+		m.Set(func(m *fsmtest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 		elapse(5 * time.Second)
 		got := m.Newest().Peer("dc2").Cursor
 		need.That(t, got != at, "acknowledged without a leader")
-		m.Set(func(m *registrytest.Memory) { m.ApplyErr, m.Applies = nil, 0 })
+		m.Set(func(m *fsmtest.Memory) { m.ApplyErr, m.Applies = nil, 0 })
 		elapse(10 * time.Second)
 		got = m.Newest().Peer("dc2").Cursor
 		expect.That(t, got == at && m.Applies == 1, "cursor at %d after %d operations, want %d after 1", got, m.Applies, at)
@@ -564,7 +564,7 @@ func TestFeedLosesNothingWhateverHappens(t *testing.T) {
 
 // run returns what was lost.
 func (c course) run(t *testing.T) string {
-	m := registrytest.New()
+	m := fsmtest.New()
 	m.Perform(t, registers(0, 1)...)
 	f := known(t, m, "dc2")
 	f.wait = c.delay
@@ -589,9 +589,9 @@ func (c course) run(t *testing.T) string {
 			f.fail(s.result)
 		case stepKill:
 			// it cannot record how far it came
-			m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
+			m.Set(func(m *fsmtest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 			r.stop()
-			m.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
+			m.Set(func(m *fsmtest.Memory) { m.ApplyErr = nil })
 			r = start()
 		case stepWait:
 			elapse(s.pause)
@@ -627,7 +627,7 @@ func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
 // A Eureka server gives every instance a lease, which this node must renew.
 func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
 		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: peertest.Instance("WEB", "theirs", 1), Life: 1, Permanent: true})
@@ -650,7 +650,7 @@ func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 // The server may have been restarted meanwhile, and know nothing.
 func TestPermanentInstanceThatAEurekaServerLacksIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
+		m := fsmtest.New()
 		m.Perform(t, peertest.Web("web-1"))
 		f := known(t, m, "old")
 		r := replicate(t, m, map[string]*fakePeer{"old": f}, link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}})

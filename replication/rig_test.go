@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -281,7 +281,7 @@ func elapse(d time.Duration) {
 }
 
 // applyAs performs operations that another server had first, which must not fail.
-func applyAs(t testing.TB, m *registrytest.Memory, origin registry.Origin, ops ...registry.Op) {
+func applyAs(t testing.TB, m *fsmtest.Memory, origin registry.Origin, ops ...registry.Op) {
 	t.Helper()
 	need.Got(m.Apply(context.Background(), origin, ops...))(t)
 }

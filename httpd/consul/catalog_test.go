@@ -12,9 +12,9 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -216,7 +216,7 @@ func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
 // Consul's agents cache some reads; here the node's own state serves as that cache.
 func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
-	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 2500 * time.Millisecond })
+	n.Set(func(m *fsmtest.Memory) { m.Reported.Age = 2500 * time.Millisecond })
 	for _, row := range []struct{ target, control, cache, age string }{
 		{"/v1/catalog/service/consul?cached", "", "HIT", "2"},
 		{"/v1/health/service/consul?cached", "max-age=3", "HIT", "2"},
@@ -232,7 +232,7 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 		got := n.Send(t, httpdtest.Request("GET", row.target, "", "Cache-Control: "+row.control)).Says(t, 200, "", "%s, %s", row.target, row.control).With(t, "X-Cache", row.cache).With(t, "Age", row.age)
 		expect.Equal(t, got.Header.Get("X-Consul-Effective-Consistency") == "stale", row.cache == "HIT", "%s, %s: stale is", row.target, row.control)
 	}
-	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 0 })
+	n.Set(func(m *fsmtest.Memory) { m.Reported.Age = 0 })
 	got := n.Send(t, httpdtest.Request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=0"))
 	expect.Equal(t, got.Header.Get("X-Cache"), "MISS", "no age, of a node that leads:")
 	n.Send(t, httpdtest.Request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon")).Is(t, 400, "Invalid Cache-Control header.", "an age that is none")

@@ -18,10 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -52,7 +51,7 @@ func TestConsulReadSaysHowFreshItIs(t *testing.T) {
 		{"an absent tree", "/v1/kv/none?recurse", registry.Health{Quorum: true}, "2", "0", "true", "consistent", 1},
 		{"no session yet", "/v1/session/list?wait=1h", registry.Health{Quorum: true}, "1", "0", "true", "consistent", 1},
 	} {
-		c.Set(func(m *registrytest.Memory) { m.Reported = row.health })
+		c.Set(func(m *fsmtest.Memory) { m.Reported = row.health })
 		before := c.Kv.Views.Load()
 		got := c.Get(row.target)
 		for name, want := range map[string]string{
@@ -202,7 +201,7 @@ func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 
 func TestBlockingQueryMissesNoChangeDuringItsRead(t *testing.T) {
 	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
-		c.Set(func(*registrytest.Memory) {
+		c.Set(func(*fsmtest.Memory) {
 			c.Kv.After = func() { c.Kv.Perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
 		})
 		got, took := c.Start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").Wait()
@@ -356,8 +355,8 @@ func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
 // The server's time limits for a whole request would cut a long wait short.
 func TestBlockingQueryIsNotCutByTheServersTimeLimit(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
-		m := registrytest.New()
-		locker := kvtest.New(m)
+		m := fsmtest.New()
+		locker := fsmtest.NewCoordination(m)
 		n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: locker})
 		got := n.Send(t, http.MethodPut, "/v1/kv/a", "v")
 		need.Equal(t, got.Body, "true", "put: %d", got.Status)

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -110,8 +110,8 @@ func TestAttentionOfCertificatesAndSnapshots(t *testing.T) {
 		{"another node writes them", saved(30 * time.Hour), false, 0, nil, false},
 		{"a leader that has just begun to", saved(30 * time.Hour), true, time.Minute, nil, false},
 	} {
-		m := registrytest.New()
-		m.Set(func(m *registrytest.Memory) { m.Reported.Leads = row.leads })
+		m := fsmtest.New()
+		m.Set(func(m *fsmtest.Memory) { m.Reported.Leads = row.leads })
 		c := call{nil, &Dashboard{Node: &web.Node{Config: web.Config{Service: m, Name: "node1"}, Started: noon.Add(-2 * day)}}}
 		s := seen{}
 		if row.led != 0 {
@@ -126,7 +126,7 @@ func TestAttentionOfCertificatesAndSnapshots(t *testing.T) {
 // counted registers instances and counts them.
 type counted struct {
 	*testing.T
-	*registrytest.Memory
+	*fsmtest.Memory
 	tally tally
 	now   time.Time
 }
@@ -153,7 +153,7 @@ func (c *counted) of(app string) appCount {
 }
 
 func TestTallyFollowsChangesAndRemembersWhatWasUp(t *testing.T) {
-	c := &counted{T: t, Memory: registrytest.New(), now: noon}
+	c := &counted{T: t, Memory: fsmtest.New(), now: noon}
 	for _, id := range []string{"a", "b", "c", "d"} {
 		c.register("ORDERS", id, registry.Up)
 	}
@@ -177,7 +177,7 @@ func TestTallyFollowsChangesAndRemembersWhatWasUp(t *testing.T) {
 }
 
 func TestTallyCountsAgainOnlyWhatChanged(t *testing.T) {
-	c := &counted{T: t, Memory: registrytest.New(), now: noon}
+	c := &counted{T: t, Memory: fsmtest.New(), now: noon}
 	c.register("ORDERS", "a", registry.Up)
 	c.register("PAY", "p", registry.Up)
 	_ = c.of("PAY")

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -41,8 +41,8 @@ func sample(app, id string, dirty int64) *registry.Instance {
 }
 
 // filled returns a registry with n instances in applications of 100.
-func filled(t testing.TB, n int) *registrytest.Memory {
-	b := registrytest.New()
+func filled(t testing.TB, n int) *fsmtest.Memory {
+	b := fsmtest.New()
 	for i := range n {
 		b.Perform(t, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), 1)})
 	}
@@ -80,7 +80,7 @@ func representations() []representation {
 // A document rebuilt from chunks again and again equals the one written in one go.
 func TestDocumentFromChunksIsTheWholeDocument(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		b := registrytest.New()
+		b := fsmtest.New()
 		d := newTestDocuments(b)
 		rep := rapid.SampledFrom(representations()).Draw(rt, "representation")
 		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {

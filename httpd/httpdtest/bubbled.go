@@ -17,8 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -34,11 +34,11 @@ func NewBubbled(t *testing.T, config httpd.Config) *Bubbled {
 // NewBubbledTLS is NewBubbled over TLS, for clients that the test makes.
 func NewBubbledTLS(t *testing.T, config httpd.Config, secure *tls.Config) *Bubbled {
 	t.Helper()
-	n := &Bubbled{Memory: registrytest.New(), Pipes: &Pipes{Dialed: make(chan net.Conn), Closed: make(chan struct{})}}
+	n := &Bubbled{Memory: fsmtest.New(), Pipes: &Pipes{Dialed: make(chan net.Conn), Closed: make(chan struct{})}}
 	switch s := config.Service.(type) {
 	case nil:
 		config.Service = n.Memory
-	case *registrytest.Memory:
+	case *fsmtest.Memory:
 		n.Memory = s
 	}
 	n.Handler = need.Got(httpd.New(config))(t)
@@ -188,7 +188,7 @@ func (n *Bubbled) Restart(t *testing.T, targets []string) {
 	for i, target := range targets {
 		before[i] = n.Send(t, "GET", target, "")
 	}
-	n.Set(func(m *registrytest.Memory) { m.Registry = need.Got(registry.Thaw(m.Registry.Freeze()))(t) })
+	n.Set(func(m *fsmtest.Memory) { m.Registry = need.Got(registry.Thaw(m.Registry.Freeze()))(t) })
 	for i, target := range targets {
 		now := n.Send(t, "GET", target, "")
 		expect.That(t, now.Index(t) == before[i].Index(t) && now.Body == before[i].Body,
@@ -299,7 +299,7 @@ func (n *Bubbled) WantFetches(t *testing.T, open bool) {
 // Bubbled is a handler behind a server with its own settings, and a client, in a bubble of testing/synctest. Its
 // connections buffer nothing: a write waits for its reader, so a slow reader is slow by the bubble's clock.
 type Bubbled struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	Handler *httpd.Handler
 	Server  *http.Server
 	Pipes   *Pipes

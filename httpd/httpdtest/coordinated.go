@@ -13,9 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -94,16 +93,16 @@ func Coordinates(path string) bool {
 
 // Coordinated is a handler with coordination, called without a network.
 type Coordinated struct {
-	*registrytest.Memory
-	Kv      *kvtest.Memory
+	*fsmtest.Memory
+	Kv      *fsmtest.Coordination
 	Handler *httpd.Handler
 }
 
 // NewCoordinated makes a handler over sessions, keys and locks in memory.
 func NewCoordinated(t testing.TB, config httpd.Config) *Coordinated {
 	t.Helper()
-	m := registrytest.New()
-	c := &Coordinated{Memory: m, Kv: kvtest.New(m)}
+	m := fsmtest.New()
+	c := &Coordinated{Memory: m, Kv: fsmtest.NewCoordination(m)}
 	config.Service, config.Coordination, config.Agents = c.Memory, c.Kv, cmp.Or(config.Agents, httpd.OneAgent)
 	var err error
 	if c.Handler, err = httpd.New(config); err != nil {

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -120,7 +120,7 @@ var ThreeNodes = Cluster{
 
 // SlowService holds writes back while hold is set, until release is closed.
 type SlowService struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	Hold           atomic.Bool
 	Begun, Release chan struct{}
 }

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -33,7 +33,7 @@ func NewNode(t testing.TB, config httpd.Config, change func(*http.Server)) *Node
 // NewNodeOn is NewNode behind the test's own listener.
 func NewNodeOn(t testing.TB, config httpd.Config, change func(*http.Server), on func(net.Listener) net.Listener) *Node {
 	t.Helper()
-	n := &Node{Memory: registrytest.New()}
+	n := &Node{Memory: fsmtest.New()}
 	if config.Service == nil {
 		config.Service = n.Memory
 	}
@@ -108,7 +108,7 @@ func (l Line) Works(t *testing.T) bool {
 // catalogOnly is the coordination of a node whose keys no test uses.
 type catalogOnly struct {
 	kv.Service
-	Memory *registrytest.Memory
+	Memory *fsmtest.Memory
 }
 
 // WatchCatalog implements httpd.Coordination.
@@ -222,7 +222,7 @@ func (l Line) Read(t testing.TB, request string) Reply {
 
 // Node is a handler behind a real server, over a registry in memory.
 type Node struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	Handler *httpd.Handler
 	Addr    string
 }

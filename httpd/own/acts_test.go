@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
@@ -71,7 +71,7 @@ func TestActChangesTheInstance(t *testing.T) {
 func TestEndOfAnActThatIsNotThereSaysSo(t *testing.T) {
 	for _, level := range []byte{codec.Oldest, codec.Newest} {
 		n := httpdtest.NewNode(t, httpd.Config{}, nil)
-		n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(level) })
+		n.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(level) })
 		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for _, act := range []struct{ name, set string }{{"override", "?value=OUT_OF_SERVICE"}, {"quarantine", "?for=1h"}} {
 			path := i1Path + "/" + act.name
@@ -107,7 +107,7 @@ func TestEndOfAnActThatIsNotThereSaysSo(t *testing.T) {
 func TestActDrainIsExplained(t *testing.T) {
 	httpdtest.Bubble(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{})
-		n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(codec.Newest) })
+		n.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(codec.Newest) })
 		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for _, row := range []struct {
 			query string
@@ -311,7 +311,7 @@ func TestPruneRemovesManyTogether(t *testing.T) {
 
 func TestPruneServesEveryMode(t *testing.T) {
 	n := httpdtest.NewNode(t, httpdtest.AloneConfig(), nil)
-	n.Set(func(m *registrytest.Memory) { m.Alone = true })
+	n.Set(func(m *fsmtest.Memory) { m.Alone = true })
 	n.Perform(t, registry.Register{Instance: httpdtest.WithStatus(httpdtest.NewInstance("ORDERS", "o1"), registry.Starting, 0)})
 	got := n.Must(t, "POST", "/v1/rollcall/prune?not-passing", "")
 	expect.That(t, strings.Contains(got.Body, `"status":"STARTING"`) && n.Newest().Total() == 0, "got %s, want the instance removed", got.Body)
@@ -326,7 +326,7 @@ func TestPruneNeedsItsParameter(t *testing.T) {
 			"%s: got %d %s, want 400 and an error in JSON", query, got.Status, got.Body)
 	}
 	expect.Equal(t, n.Call(t, "GET", "/v1/rollcall/prune?not-passing", "").Status, 405, "GET: got")
-	n.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
+	n.Set(func(m *fsmtest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
 	n.Call(t, "POST", "/v1/rollcall/prune?not-passing", "").Says(t, 504, "", "an unknown outcome").With(t, "X-Rollcall-Outcome", "unknown")
 	expect.Equal(t, n.Newest().Total(), 6, "instances are left:")
 }
@@ -507,7 +507,7 @@ func TestSelfPreservationThatIsOffCannotBeReleased(t *testing.T) {
 
 func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
 	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
-		n.Set(func(m *registrytest.Memory) {
+		n.Set(func(m *fsmtest.Memory) {
 			s := registry.DefaultSettings()
 			s.SelfPreservation = false
 			m.Registry.Configure(s)
@@ -519,7 +519,7 @@ func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
 
 func TestSettingsAreShownByTheirKeys(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
-	n.Set(func(m *registrytest.Memory) {
+	n.Set(func(m *fsmtest.Memory) {
 		s := registry.DefaultSettings()
 		s.OnCut = "dc2=expire"
 		m.Registry.Configure(s)

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -188,7 +188,7 @@ func TestLockWaitMissesNoGrantRightAfterItJoined(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		holder, waiter := c.OwnSession(t, ""), c.OwnSession(t, "")
 		c.Acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
-		c.Set(func(*registrytest.Memory) {
+		c.Set(func(*fsmtest.Memory) {
 			c.Kv.After = func() { c.Kv.Perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder}) }
 		})
 		got, took := c.Start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter).Wait()

@@ -15,8 +15,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
@@ -76,7 +76,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			func(t *testing.T, n *httpdtest.Bubbled) {
 				settings := registry.DefaultSettings()
 				settings.Threshold = registry.Whole
-				n.Set(func(m *registrytest.Memory) { m.Registry.Configure(settings) })
+				n.Set(func(m *fsmtest.Memory) { m.Registry.Configure(settings) })
 				time.Sleep(2 * time.Minute)
 				n.Lead()
 			},
@@ -84,13 +84,13 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 		{"dead, and the leader is young", "listed",
 			func(t *testing.T, n *httpdtest.Bubbled) {
 				time.Sleep(2 * time.Minute)
-				n.Set(func(m *registrytest.Memory) { m.Reported.Suspended = true })
+				n.Set(func(m *fsmtest.Memory) { m.Reported.Suspended = true })
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know which instances are alive.", ""},
 		{"after a change of leader", "listed",
 			func(t *testing.T, n *httpdtest.Bubbled) {
 				time.Sleep(time.Minute)
-				n.Set(func(m *registrytest.Memory) {
+				n.Set(func(m *fsmtest.Memory) {
 					m.Registry.Advance(m.Stamp())
 					m.Registry.Establish(registry.Epoch{Term: 2, Index: 9}, "test")
 				})
@@ -98,7 +98,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			"ORDERS/i1 is listed as UP. It was last renewed 1m ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s, prolonged by 5s after a change of leader or by eureka-compat.doubled-lease, ends in 35s, at 2000-01-01 00:01:35 UTC.", ""},
 		{"after time without a leader", "listed",
 			func(t *testing.T, n *httpdtest.Bubbled) {
-				n.Set(func(m *registrytest.Memory) {
+				n.Set(func(m *fsmtest.Memory) {
 					stamp := m.Stamp()
 					m.Registry.Advance(registry.Stamp{Lease: stamp.Lease, Wall: stamp.Wall + 24_000})
 				})
@@ -107,7 +107,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 		{"dead, and without a leader", "listed",
 			func(t *testing.T, n *httpdtest.Bubbled) {
 				time.Sleep(2 * time.Minute)
-				n.Set(func(m *registrytest.Memory) { m.Registry.Advance(m.Stamp()); m.Reported = registry.Health{Ready: true} })
+				n.Set(func(m *fsmtest.Memory) { m.Registry.Advance(m.Stamp()); m.Reported = registry.Health{Ready: true} })
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because there is no leader that this node knows, and without one nothing changes. These times are of the newest entry that this node applied, up to 2s old while a leader serves.", ""},
 		{"dead, and next in turn", "listed",
@@ -207,7 +207,7 @@ func TestExplainHasTheFactsAsFields(t *testing.T) {
 		n.Perform(t, registry.Cancel{Key: httpdtest.KeyOf("i1")})
 		e = n.Explain(t, "i1")
 		expect.That(t, e.Status == "" && e.Removed != nil && e.Removed.Kind == "canceled" && e.Removed.At == midnight+10_000, "after the cancel: %+v", e)
-		n.Set(func(m *registrytest.Memory) { m.Reported.Leads = false })
+		n.Set(func(m *fsmtest.Memory) { m.Reported.Leads = false })
 		expect.Equal(t, n.Explain(t, "i1").Clock, "applied", "the clock of a follower is")
 	})
 }

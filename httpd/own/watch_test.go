@@ -17,8 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
@@ -213,7 +213,7 @@ func TestWatchThatCannotBeginSaysWhy(t *testing.T) {
 			expect.That(t, err == nil && got.Status == row.status && strings.Contains(doc.Error, row.says),
 				"%s: got %d %s, want %d %q", row.name, got.Status, got.Body, row.status, row.says)
 		}
-		n.Set(func(m *registrytest.Memory) { m.ViewErr = registry.ErrNoLeader })
+		n.Set(func(m *fsmtest.Memory) { m.ViewErr = registry.ErrNoLeader })
 		for _, query := range []string{"", "?wait=1s", "?index=test-2", "?index=other-1"} {
 			got := n.Get(t, "/v1/rollcall/watch"+query)
 			expect.That(t, got.Status == 503 && got.Header.Get("Retry-After") != "", "%q without a quorum: got %d %s", query, got.Status, got.Body)
@@ -346,9 +346,9 @@ func TestWatchReadsManyChangesInParts(t *testing.T) {
 }
 
 // newSecure starts a server with its own settings in a bubble, and returns a client that speaks HTTP/2 with it.
-func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool) (*registrytest.Memory, *http.Client) {
+func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool) (*fsmtest.Memory, *http.Client) {
 	t.Helper()
-	m := registrytest.New()
+	m := fsmtest.New()
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
 	server := httpd.NewServer("", handler, nil)
 	server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}}

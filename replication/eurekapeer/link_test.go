@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -30,7 +30,7 @@ import (
 // eurekaSide is a registry of ours with a link to a Eureka server, without a dispatcher: a test hands over the tasks
 // itself.
 type eurekaSide struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	link *Link
 	log  *strings.Builder
 
@@ -44,7 +44,7 @@ type eurekaSide struct {
 }
 
 func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
-	s := &eurekaSide{Memory: registrytest.New(), log: &strings.Builder{}}
+	s := &eurekaSide{Memory: fsmtest.New(), log: &strings.Builder{}}
 	s.Memory.Registry.SetLevel(codec.Newest)
 	setting.Fill(&peer.Flow)
 	peer.Kind = link.Eureka

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -66,7 +66,7 @@ func cancelAll(t testing.TB, s *site, ids ...string) {
 // dropRecords prunes all records of removals.
 func dropRecords(t testing.TB, s *site) {
 	t.Helper()
-	s.Set(func(m *registrytest.Memory) {
+	s.Set(func(m *fsmtest.Memory) {
 		frozen := m.Registry.Freeze()
 		for _, rec := range frozen.Removals {
 			frozen.Pruned = rec.Lease.Changed
@@ -211,7 +211,7 @@ func TestCompareGivesWhatEachDatacenterTakesForTheOthersToOne(t *testing.T) {
 	for level, owner := range map[byte]string{1: "dc1", 2: "dc1", 3: ""} {
 		a, b := twoDatacenters(t)
 		take := func(s *site, from string, overrides ...registry.Status) {
-			s.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(level) })
+			s.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(level) })
 			for n, status := range overrides {
 				need.Got(s.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: from}, registry.Replica{
 					Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1), Life: 1, Edit: 1, Overridden: status, Permanent: n > 0,

@@ -16,8 +16,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -101,7 +101,7 @@ func TestCopyIsAppliedInChunks(t *testing.T) {
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)
-	node.Set(func(m *registrytest.Memory) {
+	node.Set(func(m *fsmtest.Memory) {
 		expect.That(t, m.Applies == 4, "%d calls of Apply, want 4", m.Applies)
 	})
 }
@@ -131,7 +131,7 @@ func TestCopyIsNotFromTheNodeItself(t *testing.T) {
 
 func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
 	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
-	busy.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+	busy.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 	stranger.failWith(peertest.RespondWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
@@ -142,12 +142,12 @@ func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
 // A node that becomes ready while another one looks for it is copied.
 func TestCopyWaitsForANode(t *testing.T) {
 	old := running(t, "n1")
-	old.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+	old.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 	node := starting(t, old.server.URL)
 	copied := make(chan error)
 	go func() { copied <- node.Copy(context.Background(), copyWait) }()
 	peertest.Eventually(t, "it asks twice", func() bool { return len(old.received(statePath)) >= 2 })
-	old.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
+	old.Set(func(m *fsmtest.Memory) { m.Reported.Ready = true })
 	need.OK(t, <-copied)
 	equal(t, old, node)
 }
@@ -275,7 +275,7 @@ func TestCopyLeavesOutWhatIsNotValid(t *testing.T) {
 
 func TestStateIsNotGivenByANodeThatHasNone(t *testing.T) {
 	old := running(t, "n1")
-	old.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+	old.Set(func(m *fsmtest.Memory) { m.Reported.Ready = false })
 	var state bytes.Buffer
 	err := old.State(context.Background(), "dc1", &state)
 	expect.That(t, errors.Is(err, registry.ErrNoLeader) && state.Len() <= 0, "got %v and %d bytes, want ErrNoLeader and none", err, state.Len())
@@ -414,9 +414,9 @@ func TestDatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 }
 
 // restart does what a node does after it was down: its lease clock goes on where it stopped.
-func restart(t testing.TB, m *registrytest.Memory) {
+func restart(t testing.TB, m *fsmtest.Memory) {
 	t.Helper()
-	m.Set(func(m *registrytest.Memory) {
+	m.Set(func(m *fsmtest.Memory) {
 		m.Registry = need.Got(registry.Thaw(m.Registry.Freeze()))(t)
 		m.Registry.Doubt()
 	})
@@ -554,7 +554,7 @@ func TestSenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 			b.Pass(2 * time.Hour)
 			registerAll(t, a, 1, "before")
 			a.deliverChanges(t, 0)
-			a.Set(func(m *registrytest.Memory) {
+			a.Set(func(m *fsmtest.Memory) {
 				restored := need.Got(registry.Thaw(copied))(t)
 				m.Registry, m.Passed = restored, 0
 			})

@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -306,9 +306,9 @@ func TestReturnedInstancesAreNotLost(t *testing.T) {
 	a, b := twoDatacenters(t)
 	b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 9)})
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
-	a.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
+	a.Set(func(m *fsmtest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 	expect.Equal(t, a.only().Process(context.Background(), aTask), batcher.TransientError, "result")
-	a.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
+	a.Set(func(m *fsmtest.Memory) { m.ApplyErr = nil })
 	a.deliver(t, aTask)
 	expect.Equal(t, a.lease(t, "1").Instance.LastDirty, 9, "timestamp:")
 }

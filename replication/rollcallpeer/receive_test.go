@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -171,7 +171,7 @@ func TestReceiveIsOneApply(t *testing.T) {
 	a.deliverChanges(t, 0)
 	var applies int
 	var first registry.Op
-	b.Set(func(m *registrytest.Memory) { applies, first = m.Applies, m.Applied[0] })
+	b.Set(func(m *fsmtest.Memory) { applies, first = m.Applies, m.Applied[0] })
 	contact, ok := first.(registry.Contact)
 	expect.That(t, applies == 1 && ok && contact.DC == "dc1" && contact.Cut == link.DatacenterCut.Milliseconds(),
 		"%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
@@ -180,7 +180,7 @@ func TestReceiveIsOneApply(t *testing.T) {
 func TestContactsAreRecordedOncePerSecond(t *testing.T) {
 	a, b := twoNodes(t)
 	contacts := func() (n int) {
-		b.Set(func(m *registrytest.Memory) {
+		b.Set(func(m *fsmtest.Memory) {
 			for _, op := range m.Applied {
 				if _, ok := op.(registry.Contact); ok {
 					n++
@@ -312,13 +312,13 @@ func TestReceiverAsksWhetherTheCallerMaySpeakForTheDatacenter(t *testing.T) {
 
 func TestReceiveReturnsErrorsOfTheRegistry(t *testing.T) {
 	a, b := twoDatacenters(t)
-	b.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
+	b.Set(func(m *fsmtest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
 	expect.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(a.only().head()))), registry.ErrUnknownOutcome, "got")
 }
 
 // pickyService refuses an instance with a long address, as one that no log entry can hold or the leader cannot read.
 type pickyService struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	most int
 	err  error
 }

@@ -18,8 +18,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -30,7 +30,7 @@ import (
 
 // site is a Rollcall server: a registry, what it replies to its peers, and its links to them.
 type site struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	*Receiver
 	server *httptest.Server
 	links  map[string]*Link
@@ -53,7 +53,7 @@ type recorded struct {
 }
 
 func newSite() *site {
-	s := &site{Memory: registrytest.New(), links: make(map[string]*Link), sent: make(map[string]int)}
+	s := &site{Memory: fsmtest.New(), links: make(map[string]*Link), sent: make(map[string]int)}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	return s
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -93,7 +93,7 @@ func seizures() []seizure {
 // living gives dc2 an instance whose client renews it, one that only dc1 renews, and one without a lease.
 func living(t *testing.T, b *site, level byte) {
 	t.Helper()
-	b.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(level) })
+	b.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(level) })
 	b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)}, registry.Register{Instance: peertest.Instance("ORDERS", "silent", 5)})
 	_ = need.Got(b.Memory.Apply(t.Context(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: peertest.Instance("ORDERS", "permanent", 5), Life: 1, Permanent: true}))(t)
 	for range 4 {
@@ -169,7 +169,7 @@ func TestSenderKeepsWhatIsHeld(t *testing.T) {
 	b.only().env.AuthMode = on
 	a.only().env.Refused = func(key registry.Key, fact, why string) { a.only().env.Owed.Record(key, fact, "", why) }
 	b.judge = judging(access.On, false, nil, nil)
-	b.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(registry.Level3) })
+	b.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(registry.Level3) })
 	register := func(s *site, dirty int64) {
 		s.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", dirty)})
 	}

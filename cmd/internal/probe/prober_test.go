@@ -17,15 +17,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // rig is a registry that leads, services with given responses, and a Prober, in a bubble of virtual time.
 type rig struct {
-	*registrytest.Memory
+	*fsmtest.Memory
 	t      *testing.T
 	prober *Prober
 	epoch  registry.Epoch
@@ -48,7 +48,7 @@ type response struct {
 func inBubble(t *testing.T, do func(g *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &rig{
-			Memory: registrytest.New(), t: t,
+			Memory: fsmtest.New(), t: t,
 			responses: map[string]response{}, runs: map[string][]time.Duration{}, started: time.Now(),
 		}
 		g.epoch = g.Registry.Epoch()
@@ -162,7 +162,7 @@ func (g *rig) wantStatus(id string, want catalog.CheckStatus, output string) {
 }
 
 func (g *rig) applied() (sets []registry.SetCheck) {
-	g.Set(func(m *registrytest.Memory) {
+	g.Set(func(m *fsmtest.Memory) {
 		for _, op := range m.Applied {
 			if set, ok := op.(registry.SetCheck); ok {
 				sets = append(sets, set)

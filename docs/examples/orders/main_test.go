@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // newEureka is a server in memory whose leases end. It has only a stock server's routes.
 func newEureka(t *testing.T) http.Handler {
-	leases := registrytest.New()
+	leases := fsmtest.New()
 	routes := need.Got(httpd.New(httpd.Config{Service: leases}))(t)
 	t.Cleanup(routes.Close)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

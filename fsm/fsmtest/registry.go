@@ -1,5 +1,5 @@
-// Package registrytest provides a registry.Service for tests of the packages that use one.
-package registrytest
+// Package fsmtest provides a registry.Service and a kv.Service for tests of the packages that use them.
+package fsmtest
 
 import (
 	"context"

@@ -1,5 +1,4 @@
-// Package kvtest provides a kv.Service for tests of the packages that use one.
-package kvtest
+package fsmtest
 
 import (
 	"context"
@@ -9,13 +8,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 )
 
-// Memory is a consul.Coordination in one process. It shares the registry, the counter of indexes and the lease clock
-// of a registrytest.Memory.
-type Memory struct {
-	m        *registrytest.Memory
+// Coordination is a consul.Coordination in one process. It shares the registry, the counter of indexes and the lease
+// clock of a Memory.
+type Coordination struct {
+	m        *Memory
 	State    *kv.State    // guarded by the memory's mutex, like the next four fields
 	ApplyErr error        // for every Apply
 	ViewErr  error        // for views that are not stale
@@ -28,21 +26,21 @@ type Memory struct {
 	Watchers kv.Watchers
 }
 
-// New returns the coordination over a registry, for a leader in its first term.
-func New(m *registrytest.Memory) *Memory {
-	l := &Memory{m: m, State: kv.New(m.Registry)}
+// NewCoordination returns the coordination over a registry, for a leader in its first term.
+func NewCoordination(m *Memory) *Coordination {
+	l := &Coordination{m: m, State: kv.New(m.Registry)}
 	l.State.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
 	m.After = l.lose
 	return l
 }
 
-func (l *Memory) at() kv.At {
+func (l *Coordination) at() kv.At {
 	stamp := l.m.Stamp()
 	return kv.At{Index: l.m.Registry.Next(), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
 }
 
 // lose ends the sessions that depend on checks lost by an operation of the registry.
-func (l *Memory) lose(taken registry.Index) {
+func (l *Coordination) lose(taken registry.Index) {
 	at := l.at()
 	if taken != 0 {
 		at.Index = taken
@@ -58,7 +56,7 @@ func (l *Memory) lose(taken registry.Index) {
 }
 
 // Apply implements kv.Service.
-func (l *Memory) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
+func (l *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	l.m.Mu.Lock()
 	defer l.m.Mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -79,7 +77,7 @@ func (l *Memory) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 }
 
 // happen calls After after this call.
-func (l *Memory) happen() {
+func (l *Coordination) happen() {
 	if after := l.After; after != nil {
 		l.After = nil
 		after()
@@ -87,10 +85,10 @@ func (l *Memory) happen() {
 }
 
 // Perform performs an operation; the caller holds the registry memory's mutex.
-func (l *Memory) Perform(op kv.Op) kv.Result { return l.PerformBy("", op) }
+func (l *Coordination) Perform(op kv.Op) kv.Result { return l.PerformBy("", op) }
 
 // PerformBy does what Perform does, in a principal's name.
-func (l *Memory) PerformBy(principal string, op kv.Op) kv.Result {
+func (l *Coordination) PerformBy(principal string, op kv.Op) kv.Result {
 	l.Applied.Add(1)
 	l.m.Registry.Advance(l.m.Stamp())
 	at := l.at()
@@ -105,7 +103,7 @@ func (l *Memory) PerformBy(principal string, op kv.Op) kv.Result {
 }
 
 // View implements kv.Service.
-func (l *Memory) View(_ context.Context, read registry.Consistency) (*kv.View, error) {
+func (l *Coordination) View(_ context.Context, read registry.Consistency) (*kv.View, error) {
 	stale := read == registry.Stale
 	l.m.Mu.Lock()
 	defer l.m.Mu.Unlock()
@@ -127,36 +125,36 @@ func (l *Memory) View(_ context.Context, read registry.Consistency) (*kv.View, e
 }
 
 // AccessTable returns who may do what, from a stale view.
-func (l *Memory) AccessTable() *access.Table {
+func (l *Coordination) AccessTable() *access.Table {
 	v, _ := l.View(context.Background(), registry.Stale)
 	return v.Access()
 }
 
 // Watch implements kv.Service.
-func (l *Memory) Watch(t kv.Topic) *kv.Wait {
+func (l *Coordination) Watch(t kv.Topic) *kv.Wait {
 	l.Joined.Add(1)
 	return l.Watchers.Join(t)
 }
 
 // WatchCatalog implements consul.Coordination.
-func (l *Memory) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
+func (l *Coordination) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
 	return l.m.Watchers.Join(t)
 }
 
 // RaftAddresses implements consul.Coordination.
-func (l *Memory) RaftAddresses() (string, []string) {
+func (l *Coordination) RaftAddresses() (string, []string) {
 	return "10.0.0.1:7761", []string{"10.0.0.1:7761", "10.0.0.2:7761"}
 }
 
 // Fail makes every call fail that asks other nodes.
-func (l *Memory) Fail(err error) {
-	l.m.Set(func(m *registrytest.Memory) {
+func (l *Coordination) Fail(err error) {
+	l.m.Set(func(m *Memory) {
 		l.ApplyErr, l.ViewErr, m.ViewErr, m.Reported.Quorum = err, err, err, err == nil
 	})
 }
 
 // Due does once what a leader does all the time: it ends sessions and lock-delays whose time has come.
-func (l *Memory) Due() {
+func (l *Coordination) Due() {
 	l.m.Mu.Lock()
 	defer l.m.Mu.Unlock()
 	for _, op := range l.State.Due(l.m.Stamp().Lease, 1000) {
@@ -165,7 +163,7 @@ func (l *Memory) Due() {
 }
 
 // Pass moves the lease clock on.
-func (l *Memory) Pass(d time.Duration) {
+func (l *Coordination) Pass(d time.Duration) {
 	l.m.Pass(d)
 	l.Due()
 }
