@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -75,7 +75,7 @@ func admitVerbatim(r *http.Request) error {
 	if r.ProtoMajor > 1 && r.TLS == nil {
 		return errPlainHTTP2
 	}
-	if !naming.Plain(r.URL.Path) {
+	if !order.PlainText(r.URL.Path) {
 		return web.BadRequest("the path must be UTF-8 without control characters")
 	}
 	return web.CheckQuery(r.URL.RawQuery, web.MaxParams)

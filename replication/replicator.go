@@ -32,7 +32,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
@@ -136,7 +136,7 @@ func (r *Replicator) Act(op registry.SelfPreservation) {
 	}
 }
 
-// Reads returns what this node reads and writes, in the form of the header level.Header.
+// Reads returns what this node reads and writes, in the form of the header codec.LevelHeader.
 func (r *Replicator) Reads() string {
 	if r.config.Levels == nil {
 		return ""
@@ -149,12 +149,12 @@ func (r *Replicator) Reads() string {
 const levelsAge = 30 * time.Second
 
 // Levels returns what the other nodes of this datacenter read.
-func (r *Replicator) Levels() []level.Node {
-	var nodes []level.Node
+func (r *Replicator) Levels() []codec.NodeReads {
+	var nodes []codec.NodeReads
 	for _, p := range r.present() {
 		if l, ok := p.link.(link.Rollcall); ok && p.Kind == link.Node {
 			said, at := l.Levels()
-			nodes = append(nodes, level.Node{Name: p.Name, Known: time.Since(at) < levelsAge, Reads: said})
+			nodes = append(nodes, codec.NodeReads{Name: p.Name, Known: time.Since(at) < levelsAge, Reads: said})
 		}
 	}
 	return nodes

@@ -25,7 +25,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/measure"
@@ -171,7 +170,7 @@ func newStatesSites(t testing.TB, consensusA, consensusB bool) (a, b *statesSite
 		s.replica = need.Got(newReplicator(Config{Side: link.Side{
 			Service: s, Datacenter: datacenter, Node: node, Consensus: s.consensus, Sender: func() string { return "of " + node },
 			// as peers that know each other's
-			Levels: func() level.Reads { return level.Own("0", 0, min(a.level(), b.level())) },
+			Levels: func() codec.Reads { return codec.OwnReads("0", 0, min(a.level(), b.level())) },
 			Peers:  []link.PeerConfig{{Name: name, Kind: kind, URLs: []string{"http://" + to.name}, World: &world.World{Network: network}}, stranger},
 		}}, func(env link.Env) link.Link {
 			env.Submit = func(task link.Task) { s.asked = append(s.asked, task) }

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/internal/world"
@@ -34,7 +34,7 @@ type Config struct {
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes form a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // plain connections if empty
 	RestoreFrom      string   `key:"restore-from" path:"yes" help:"mode cp: snapshot (rollcall snapshot save) with which a new cluster starts; any or all of the founding nodes may have it; a node whose data directory belongs to a cluster refuses to start with it"`
-	Upgrade          level.Policy
+	Upgrade          codec.LevelPolicy
 	DeadAfter        time.Duration `key:"members.dead-after" default:"0s" min:"1m" zero:"never" help:"mode cp: how long a voter may be silent before it is removed, if a non-voting node is ready to replace it and a majority of the voters is healthy"`
 
 	// InFlight is at most half of the open batches that the state machine remembers per node. Beyond that, it could
@@ -76,7 +76,7 @@ type Config struct {
 	// and the node serves what it has. May be nil.
 	Copy func(context.Context) error
 	// Others returns the levels that the datacenter's other nodes read, for a node without consensus. May be nil.
-	Others func() []level.Node
+	Others func() []codec.NodeReads
 	// Age is Health.Age of a node without consensus. Nil means 0.
 	Age func() time.Duration
 
@@ -126,7 +126,7 @@ func (c *Config) SetDefaults() {
 	c.Settings = settings // as given: the state gives zeros their meaning
 	c.LogBytes = cmp.Or(c.LogBytes, 256<<20)
 	if c.Others == nil {
-		c.Others = func() []level.Node { return nil }
+		c.Others = func() []codec.NodeReads { return nil }
 	}
 	if c.DiskFree == nil {
 		c.DiskFree = func() int64 { return 0 }

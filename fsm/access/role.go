@@ -6,7 +6,7 @@ import (
 	"unicode"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Role is a named set of rules.
@@ -57,7 +57,7 @@ func validText(what, text string) error {
 	switch {
 	case len(text) > MaxName:
 		return fmt.Errorf("%s has %d bytes; at most %d are kept", what, len(text), MaxName)
-	case !naming.Plain(text) || strings.ContainsFunc(text, unicode.IsSpace):
+	case !order.PlainText(text) || strings.ContainsFunc(text, unicode.IsSpace):
 		return fmt.Errorf("%s must be UTF-8 without spaces and control characters", what)
 	}
 	return nil

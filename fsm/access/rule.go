@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Resource is a kind of thing that may be read, changed or used.
@@ -166,7 +166,7 @@ func (r Rule) Validate() error {
 		wrong = "it must name something if there is more than one, and only then"
 	case len(r.Match) > MaxMatch:
 		wrong = fmt.Sprintf("what it names has more than %d bytes", MaxMatch)
-	case !naming.Plain(r.Match) || strings.ContainsFunc(r.Match, unicode.IsSpace):
+	case !order.PlainText(r.Match) || strings.ContainsFunc(r.Match, unicode.IsSpace):
 		wrong = "what it names must be UTF-8 without spaces and control characters"
 	case kind.matching == byName && strings.Contains(strings.TrimSuffix(r.Match, "*"), "*"):
 		wrong = "* may stand at the end alone"

@@ -6,6 +6,9 @@
 // Numbers are varints, accepted only in their shortest encoding, in two's complement if they can be negative; texts
 // and lists have their length in front. So every value has one encoding, and replicas can compare bytes instead of
 // values. Input is not trusted: no length allocates more memory than the remaining bytes can fill.
+//
+// A program reads some levels of the formats (level.go, levels.go) and writes one of them. Nodes of different versions
+// agree on which (levelrise.go, docs/run/upgrade.md): it rises when all of them read the next one.
 package codec
 
 import (

@@ -1,6 +1,6 @@
 // Package order holds what both halves of the state (packages registry and kv) have in common: how changes are
-// numbered, what ends when, how readers wait for changes, and how fresh a read is. It knows neither instances nor
-// keys.
+// numbered, what ends when, how readers wait for changes, how fresh a read is, and which characters names may have. It
+// knows neither instances nor keys.
 package order
 
 import (

@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
@@ -70,7 +70,7 @@ func line(r api.AuditRecord) ([]byte, error) {
 		&r.RequestID: maxWord, &r.Principal: maxWord, &r.Accessor: maxWord, &r.Address: maxWord, &r.Operation: maxWord,
 		&r.Resource: maxText, &r.Name: maxText, &r.Says: maxText, &r.Grants: maxGrants,
 	} {
-		*text = secretText.ReplaceAllString(naming.Cut(*text, most), "${1}…")
+		*text = secretText.ReplaceAllString(order.CutText(*text, most), "${1}…")
 	}
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)

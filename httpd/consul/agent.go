@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -82,7 +82,7 @@ func checkAgent(name string) error {
 		why = fmt.Sprintf("it must be at most %d bytes long", web.MaxNameBytes)
 	case strings.Contains(name, "/"):
 		why = "it must not have a slash"
-	case !naming.Plain(name):
+	case !order.PlainText(name):
 		why = "it must be UTF-8 without control characters"
 	default:
 		return nil

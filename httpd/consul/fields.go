@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -127,11 +127,11 @@ func rejected(format string, args ...any) error {
 
 // maxName bounds the names of services, nodes and checks and their ids, in bytes: those of services are also names of
 // applications and ids of instances.
-const maxName = naming.Max
+const maxName = order.MaxName
 
 // checkName returns what is wrong with a name that will be stored, or nil.
 func checkName(what, name string) error {
-	if !naming.Valid(name) || len(strings.ToUpper(name)) > maxName {
+	if !order.ValidName(name) || len(strings.ToUpper(name)) > maxName {
 		return malformed(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, maxName)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -58,7 +58,7 @@ func (c call) leaseRow(v *registry.View, at own.Clock, l *registry.Lease) row {
 	return tr(
 		named(el("a", class("mono"), attr("href", instancePath(l.Key())), name(i.ID()))),
 		td(shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
-		td(code(naming.Cut(address(i), 100))),
+		td(code(order.CutText(address(i), 100))),
 		cell("", dash(zone)),
 		td(leaseBar(v, at, l)),
 		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(cmp.Or(l.Owner, c.Datacenter)))))
@@ -194,7 +194,7 @@ func (c call) checksSection(v *registry.View, l *registry.Lease) g.Node {
 			app = l.Key().App
 		}
 		return tr(named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
-			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(naming.Cut(consul.OutputOf(k, c.ShowsAnswers(v, app)), 500)))))
+			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(order.CutText(consul.OutputOf(k, c.ShowsAnswers(v, app)), 500)))))
 	}))
 }
 

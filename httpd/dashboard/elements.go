@@ -15,7 +15,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -30,7 +30,7 @@ var (
 // text shows words, with a mark for each invisible character: an old name may turn the direction of the text after it.
 func text(words string) g.Node {
 	return verbatim(strings.Map(func(r rune) rune {
-		if naming.Unseen(r) {
+		if order.Invisible(r) {
 			return utf8.RuneError
 		}
 		return r
@@ -38,7 +38,7 @@ func text(words string) g.Node {
 }
 
 // name shows a name in a list, very long ones cut off.
-func name(words string) g.Node { return text(naming.Cut(words, 100)) }
+func name(words string) g.Node { return text(order.CutText(words, 100)) }
 
 func class(name string) g.Node { return attr("class", name) }
 

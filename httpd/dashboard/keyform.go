@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -129,7 +129,7 @@ func (c call) overtaken(a *act, f url.Values) (any, error) {
 		if string(pair.Value) == valueOf(f) && flags == f.Get("flags") {
 			return c.done(a, f, "")
 		}
-		value = "its value is now: " + strings.ToValidUTF8(naming.Cut(string(pair.Value), 1000), "�")
+		value = "its value is now: " + strings.ToValidUTF8(order.CutText(string(pair.Value), 1000), "�")
 	}
 	return c.showForm(a, f, http.StatusConflict, fmt.Sprintf("another program or person changed it to index %s meanwhile; %s. What you wrote is below, and replaces that if you send it again", f.Get("cas"), value))
 }

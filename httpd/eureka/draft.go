@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -313,13 +313,13 @@ func setEnabled(to *registry.Port, text []byte) error {
 }
 
 // clip shortens a client's text for an error message.
-func clip(text []byte) string { return naming.Cut(string(text), 64) }
+func clip(text []byte) string { return order.CutText(string(text), 64) }
 
 // Bounds of a registration's contents.
 const (
-	MaxName         = naming.Max // bytes of an application's name, and of an instance's id
-	MaxMetadata     = 256        // entries of a metadata map
-	MaxMetadataSize = 64 << 10   // total bytes of its keys and values
+	MaxName         = order.MaxName // bytes of an application's name, and of an instance's id
+	MaxMetadata     = 256           // entries of a metadata map
+	MaxMetadataSize = 64 << 10      // total bytes of its keys and values
 )
 
 // CheckApp returns what is wrong with an application's name (a *ValidationError), or nil.
@@ -329,7 +329,7 @@ func CheckApp(name string) error { return checkName("appName", name) }
 func CheckID(id string) error { return checkName("instanceId", id) }
 
 func checkName(what, name string) error {
-	if !naming.Valid(name) {
+	if !order.ValidName(name) {
 		return invalid(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, MaxName)
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -125,7 +125,7 @@ func (p position) String() string { return web.FormatIndex(p.epoch, p.index) }
 // the last dash, because an epoch may contain dashes itself.
 func parsePosition(text string) (position, error) {
 	dash := strings.LastIndexByte(text, '-')
-	if dash < 0 || len(text) > web.MaxNameBytes || !naming.Plain(text) {
+	if dash < 0 || len(text) > web.MaxNameBytes || !order.PlainText(text) {
 		return position{}, errPosition
 	}
 	number, err := strconv.ParseUint(text[dash+1:], 10, 64)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -27,7 +27,7 @@ type Peers interface {
 	State(ctx context.Context, datacenter string, w io.Writer) error
 	// Waits returns the name of this node while it waits, in mode ap, for another one to copy from; otherwise "".
 	Waits() string
-	// Levels returns the value of the header level.Header: which levels of the formats this node reads and writes.
+	// Levels returns the value of the header codec.LevelHeader: which levels of the formats this node reads and writes.
 	Levels() string
 	// AuthFile returns the value of the header link.AuthFileHeader: the digest of this node's file of roles
 	// and tokens.
@@ -175,7 +175,7 @@ func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte
 		if c.Err != nil {
 			return nil, c.Err
 		}
-		c.W.Header().Set(level.Header, c.config.Peers.Levels())
+		c.W.Header().Set(codec.LevelHeader, c.config.Peers.Levels())
 		c.W.Header().Set(authFileHeader, c.config.Peers.AuthFile())
 		c.W.Header().Set(authModeHeader, c.AccessMode().String())
 		reply, err := replyTo(c.config.Peers, c.R.Context(), message)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -51,7 +51,7 @@ func decodeSessionRequest(body []byte) (op kv.CreateSession, err error) {
 			return op, web.BadRequest(`the body must be a JSON object with name, ttl ("15s"), lock_delay ("15s") and behavior (release or delete), each of them optional`)
 		}
 	}
-	if len(request.Name) > web.MaxNameBytes || !naming.Plain(request.Name) {
+	if len(request.Name) > web.MaxNameBytes || !order.PlainText(request.Name) {
 		return op, web.BadRequest(fmt.Sprintf("name must be UTF-8 of at most %d bytes without control characters", web.MaxNameBytes))
 	}
 	ttl, err := time.ParseDuration(request.TTL)

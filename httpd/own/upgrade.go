@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -14,7 +14,7 @@ import (
 // Upgrade shows and raises the levels of the formats that the nodes read and write.
 type Upgrade interface {
 	Upgrade(ctx context.Context) api.Upgrade
-	// Finalize raises the written level by one. It ends within the time of a write, 4 s. Errors: level.NotYet and
+	// Finalize raises the written level by one. It ends within the time of a write, 4 s. Errors: codec.NotYet and
 	// registry.ErrNoLeader (nothing was done), registry.ErrUnknownOutcome.
 	Finalize(ctx context.Context) error
 }
@@ -38,7 +38,7 @@ func (c call) finalizeUpgrade() (any, error) {
 		return nil, err
 	}
 	err := web.WriteError(c.config.Upgrade.Finalize(c.R.Context()))
-	if refused, ok := errors.AsType[level.NotYet](err); ok {
+	if refused, ok := errors.AsType[codec.NotYet](err); ok {
 		err = &web.Refusal{Status: http.StatusConflict, Text: string(refused), Cause: err}
 	}
 	if c.Did("upgrade_finalize", "", registry.Act{}, err) != nil {

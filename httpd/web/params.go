@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -234,7 +233,7 @@ func (q *Params) actText(name string, limit int) string {
 	switch {
 	case len(text) > limit:
 		q.Refuse("%s has %d bytes; at most %d are kept", name, len(text), limit)
-	case !naming.Plain(text):
+	case !order.PlainText(text):
 		q.Refuse("%s must be UTF-8 without control characters", name)
 	}
 	return text

@@ -4,11 +4,11 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // MaxNameBytes bounds every segment of a path, and so application and instance names.
-const MaxNameBytes = naming.Max
+const MaxNameBytes = order.MaxName
 
 // CleanPath splits the escaped path, unescapes each segment and drops empty ones: clients send "apps", "apps/" and
 // "//apps" for the same thing and follow no redirect. An escaped slash stays inside its segment. It returns the path
@@ -45,7 +45,7 @@ func checkName(name string) error {
 		return BadRequest("a path segment must not be . or ..")
 	case len(name) > MaxNameBytes:
 		return BadRequest("a path segment is longer than 255 bytes")
-	case !naming.Plain(name):
+	case !order.PlainText(name):
 		return BadRequest("a path segment must be UTF-8 without control characters")
 	}
 	return nil

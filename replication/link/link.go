@@ -16,7 +16,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -47,7 +47,7 @@ type Actor interface {
 type Rollcall interface {
 	// Levels returns which levels the server reads and writes, according to its last response, and when that came;
 	// zero if none came yet.
-	Levels() (level.Reads, time.Time)
+	Levels() (codec.Reads, time.Time)
 	// AuthFileDiffers reports whether a node of this datacenter has a different file of roles and tokens from this
 	// node's; ok is false while that is not known.
 	AuthFileDiffers() (differs, ok bool)

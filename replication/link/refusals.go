@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/world"
@@ -170,4 +170,4 @@ func (r *Refusals) List() []api.RefusedItem {
 }
 
 // clip shortens a text from another server to refusedText bytes.
-func clip(text string) string { return naming.Cut(strings.ToValidUTF8(text, "\uFFFD"), refusedText) }
+func clip(text string) string { return order.CutText(strings.ToValidUTF8(text, "\uFFFD"), refusedText) }

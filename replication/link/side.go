@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
@@ -29,7 +29,7 @@ type Side struct {
 	Consensus bool
 	// Levels returns which levels of the formats this node reads, and which it writes. If it is nil, the node writes
 	// the newest, and does not announce any.
-	Levels func() level.Reads
+	Levels func() codec.Reads
 	// AuthFile returns the digest of this node's file of roles and tokens, which should equal that of the other nodes
 	// in its datacenter, or NoAuthFile. If it is nil, nothing is compared.
 	AuthFile func() string
@@ -101,7 +101,7 @@ func (s *Side) Present() []PeerConfig {
 // Writes returns the level of the formats that this node writes.
 func (s *Side) Writes() byte {
 	if s.Levels == nil {
-		return level.Newest
+		return codec.Newest
 	}
 	return s.Levels().Writes
 }

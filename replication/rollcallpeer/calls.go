@@ -37,7 +37,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
@@ -51,7 +51,7 @@ type calls struct {
 
 	mu     sync.Mutex
 	at     int         // index in peer.URLs of the one in use
-	levels level.Reads // what the server that responded last reads
+	levels codec.Reads // what the server that responded last reads
 	said   time.Time   // when it said so; zero if none has
 	mode   string      // mode of access control in another datacenter; "" if not known yet
 }
@@ -160,7 +160,7 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, link.WithoutURL(err)
 	}
-	c.learn(resp.Header.Get(level.Header), resp.Header.Get(link.AuthModeHeader))
+	c.learn(resp.Header.Get(codec.LevelHeader), resp.Header.Get(link.AuthModeHeader))
 	c.files.heard(resp.Header.Get(link.AuthFileHeader))
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
@@ -175,7 +175,7 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 
 // learn takes over what a server says that it reads.
 func (c *calls) learn(header, mode string) {
-	levels, ok := level.Parse(header)
+	levels, ok := codec.ParseReads(header)
 	if !ok {
 		return
 	}
@@ -187,7 +187,7 @@ func (c *calls) learn(header, mode string) {
 }
 
 // Levels returns what the server that responded last reads, and when it said so, or zero if none has.
-func (c *calls) Levels() (level.Reads, time.Time) {
+func (c *calls) Levels() (codec.Reads, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.levels, c.said

@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
 // Bounds of what a message may hold, besides those of a registration.
 const (
-	maxName  = naming.Max // bytes of a datacenter's, node's or sender's name
-	maxHeard = 1000       // datacenters that a node reports
+	maxName  = order.MaxName // bytes of a datacenter's, node's or sender's name
+	maxHeard = 1000          // datacenters that a node reports
 	maxAge   = registry.MaxSpan
 )
 
@@ -173,7 +173,7 @@ func checkVersioned(key registry.Key, life uint32, age int64, owner string) erro
 
 // checkAct checks what an operator said, which is shown to people. The formats bound its length.
 func checkAct(by registry.Act) error {
-	if !naming.Plain(strings.ToValidUTF8(by.Author+by.Reason+by.Says, "")) {
+	if !order.PlainText(strings.ToValidUTF8(by.Author+by.Reason+by.Says, "")) {
 		return errors.New("author and reason must not contain control characters")
 	}
 	return nil
@@ -181,7 +181,7 @@ func checkAct(by registry.Act) error {
 
 // validName reports whether a datacenter, a node or a sender may have a name.
 func validName(name string) bool {
-	return name != "" && len(name) <= maxName && naming.Plain(name)
+	return name != "" && len(name) <= maxName && order.PlainText(name)
 }
 
 func validAge(age int64) bool { return 0 <= age && age <= maxAge }
@@ -201,4 +201,4 @@ func (i *Item) Name() string {
 }
 
 // clip shortens a text for an error.
-func clip(text string) string { return naming.Cut(text, 64) }
+func clip(text string) string { return order.CutText(text, 64) }

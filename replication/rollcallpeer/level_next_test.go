@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -17,7 +17,7 @@ import (
 func TestMessagesHaveTheLevelThatThePeerWrites(t *testing.T) {
 	far := receiver(t)
 	far.fail = func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set(level.Header, level.Reads{Version: "0.1", Oldest: 1, Newest: 1, Writes: 1}.String())
+		w.Header().Set(codec.LevelHeader, codec.Reads{Version: "0.1", Oldest: 1, Newest: 1, Writes: 1}.String())
 		sent := far.requests[len(far.requests)-1].body
 		if levelOf(sent) == 1 {
 			return false

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
@@ -57,7 +57,7 @@ func (l *Link) level() byte {
 }
 
 // Levels implements link.Rollcall.
-func (l *Link) Levels() (level.Reads, time.Time) { return l.calls.Levels() }
+func (l *Link) Levels() (codec.Reads, time.Time) { return l.calls.Levels() }
 
 // AuthMode implements link.Rollcall.
 func (l *Link) AuthMode() string { return l.calls.AuthMode() }

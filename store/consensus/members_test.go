@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -69,7 +68,7 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 func TestNodeThatCannotReadTheLevelIsNotTakenIn(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
 		leader := c.nodes[c.leader()]
-		later := level.Reads{Version: "0.9", Oldest: codec.Newest + 1, Newest: codec.Newest + 2}
+		later := codec.Reads{Version: "0.9", Oldest: codec.Newest + 1, Newest: codec.Newest + 2}
 		refused := leader.members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: later})
 		expect.That(t, refused.Answer == port.Refused && strings.Contains(refused.Reason, fmt.Sprintf("runs 0.9, which reads %d to %d", later.Oldest, later.Newest)), "got %+v, want a refusal that says what the node reads", refused)
 		nodes := leader.members.Status(context.Background()).Nodes
@@ -79,7 +78,7 @@ func TestNodeThatCannotReadTheLevelIsNotTakenIn(t *testing.T) {
 
 func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	inCluster(t, 3, func(cfg *store.Config) { cfg.TrailingLogs = 1 }, func(t *testing.T, c *testCluster) {
-		newcomer := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: level.Own("", 0, codec.Oldest)}
+		newcomer := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: codec.OwnReads("", 0, codec.Oldest)}
 		changed := c.nodes[c.leader()].members.Join(newcomer)
 		need.That(t, changed.Answer == port.OK, "take a node in: %+v", changed)
 		know := func(what string) uint64 {
@@ -116,7 +115,7 @@ func TestMembershipChangeDecidedOnAnOlderConfigurationIsNotMade(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		leader := c.nodes[c.leader()]
 		look := need.Got(leader.members.Committed())(t)
-		first := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: level.Own("", 0, codec.Oldest)}
+		first := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: codec.OwnReads("", 0, codec.Oldest)}
 		reply := leader.members.Add(look, first)
 		need.That(t, reply.Answer == port.OK, "take a node in: %+v", reply)
 		reply = leader.members.Add(look, membership.JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)})

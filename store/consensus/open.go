@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
@@ -63,7 +63,7 @@ func (s *Raft) open(opened time.Time) error {
 	if s.net, err = port.Listen(s.cfg.World, s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
 		return err
 	}
-	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: level.Newest, World: s.cfg.World}); err != nil {
+	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: codec.Newest, World: s.cfg.World}); err != nil {
 		return err
 	}
 	s.machine.Performed = s.cfg.Test.Performed

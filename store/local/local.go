@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
@@ -44,7 +44,7 @@ func Open(cfg store.Config) (*Store, error) {
 }
 
 func (s *Store) open() (err error) {
-	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter, Reads: level.Newest, World: s.cfg.World}); err != nil {
+	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter, Reads: codec.Newest, World: s.cfg.World}); err != nil {
 		return err
 	}
 	if s.disk, err = openRegistryFile(s.cfg.DataDir); err != nil {
@@ -63,8 +63,8 @@ func (s *Store) load() (err error) {
 	if s.registry, err = s.disk.load(); err != nil {
 		return err
 	}
-	s.levels.rise = level.Rise{Policy: s.cfg.Upgrade, Fresh: s.disk.level == 0}
-	s.levels.writes.Store(uint32(cmp.Or(s.disk.level, level.Oldest)))
+	s.levels.rise = codec.LevelRise{LevelPolicy: s.cfg.Upgrade, Fresh: s.disk.level == 0}
+	s.levels.writes.Store(uint32(cmp.Or(s.disk.level, codec.Oldest)))
 	s.registry.SetLevel(byte(s.levels.writes.Load()))
 	s.registry.Configure(s.cfg.Settings)
 	s.registry.Doubt()

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -19,7 +19,7 @@ type levels struct {
 	writes atomic.Uint32 // written with the store's mutex held
 
 	mu   sync.Mutex
-	rise level.Rise
+	rise codec.LevelRise
 }
 
 // level returns the level at which this node writes.

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // Levels returns what this node's program reads.
-func (s *Store) Levels() level.Reads {
-	own := level.Own(s.cfg.Version, s.id.ReadsSince, s.level())
+func (s *Store) Levels() codec.Reads {
+	own := codec.OwnReads(s.cfg.Version, s.id.ReadsSince, s.level())
 	s.levels.mu.Lock()
 	defer s.levels.mu.Unlock()
 	own.Fresh = s.levels.rise.Fresh
@@ -19,19 +19,19 @@ func (s *Store) Levels() level.Reads {
 }
 
 // nodes returns what the nodes of the datacenter read.
-func (s *Store) nodes() []level.Node {
-	return append(s.cfg.Others(), level.Node{Name: s.cfg.Node, Known: true, Reads: s.Levels()})
+func (s *Store) nodes() []codec.NodeReads {
+	return append(s.cfg.Others(), codec.NodeReads{Name: s.cfg.Node, Known: true, Reads: s.Levels()})
 }
 
 // refuseAbove returns an error if an operation cannot be written at this node's level.
 func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
 	now := s.level()
-	if now == level.Newest {
+	if now == codec.Newest {
 		return nil
 	}
 	for _, op := range ops {
 		if needs := fsm.Need(fsm.Item{Origin: origin, Op: op}); needs > now {
-			return &registry.LevelError{Text: level.Refusal(s.nodes(), needs)}
+			return &registry.LevelError{Text: codec.LevelRefusal(s.nodes(), needs)}
 		}
 	}
 	return nil
@@ -40,13 +40,13 @@ func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
 // riseRound raises the level, several times if need be, while it is due, or while a node of the datacenter writes a
 // higher one because an operator finalized it there.
 func (s *Store) riseRound(now time.Time) {
-	for s.level() != level.Newest {
+	for s.level() != codec.Newest {
 		nodes, from := s.nodes(), s.level()
 		s.levels.mu.Lock()
 		due := s.levels.rise.Observe(s.cfg.World.Wall(now), from, nodes)
 		s.levels.mu.Unlock()
 		for _, n := range nodes {
-			due = due || n.Known && n.Writes > from && level.Lacking(nodes, from+1) == ""
+			due = due || n.Known && n.Writes > from && codec.Lacking(nodes, from+1) == ""
 		}
 		if !due {
 			return
@@ -68,12 +68,12 @@ func (s *Store) raise(from byte) {
 	s.registry.SetLevel(to)
 	s.rewrite, s.dirty = true, true
 	s.publish() // readers judge by the level in the view
-	s.log.Info("this node writes a higher level", "node-level", to, "version", level.VersionOf(to))
+	s.log.Info("this node writes a higher level", "node-level", to, "version", codec.VersionOf(to))
 }
 
 // Upgrade returns what the nodes of the datacenter read, and when this one will write the next level automatically;
 // due is zero if it will not.
-func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
+func (s *Store) Upgrade() (nodes []codec.NodeReads, due time.Time) {
 	nodes = s.nodes()
 	s.levels.mu.Lock()
 	defer s.levels.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
 }
 
 // Finalize makes this node write the next level, and the others of its datacenter after it. The error is a
-// level.NotYet.
+// codec.NotYet.
 func (s *Store) Finalize(context.Context) error {
 	nodes, from := s.nodes(), s.level()
 	s.levels.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
@@ -69,7 +69,7 @@ func (q quota) judge(refuses bool, why string, err error) error {
 // checkNames refuses what an operation creates because of its name, from level 3 on.
 func (q quota) checkNames(level byte, made names) error {
 	for _, n := range made {
-		if naming.Hides(n.name) {
+		if order.HasInvisible(n.name) {
 			return q.judge(level >= registry.Level3, byName, fmt.Errorf("%w: the new %s %q has characters that are not seen, and looks like another", registry.ErrName, n.kind, n.name))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-20419f34/rollcall/fsm/naming"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Output is the format of a command's result: table or json.
@@ -73,7 +73,7 @@ func Printable(cell string) string {
 		return "-"
 	}
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) && !naming.Unseen(r) {
+		if unicode.IsPrint(r) && !order.Invisible(r) {
 			return r
 		}
 		return '?'

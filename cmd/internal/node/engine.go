@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -191,7 +191,7 @@ func (s setup) openLocal() (*engine, error) {
 	c := s.storeConfig()
 	c.Spares = func(dc string, silence time.Duration, ok bool) bool { return p.replicator.Spares(dc, silence, ok) }
 	c.Age = func() time.Duration { return p.replicator.Age() }
-	c.Others = func() []level.Node { return p.replicator.Levels() }
+	c.Others = func() []codec.NodeReads { return p.replicator.Levels() }
 	copied := make(chan struct{})
 	c.Copy = func(ctx context.Context) error {
 		defer close(copied)
@@ -256,7 +256,7 @@ func (s setup) storeConfig() store.Config {
 
 // openPeers makes the replicator of a node.
 func (s setup) openPeers(
-	p *peers, service registry.Service, levels func() level.Reads, rules httpd.AccessConfig, sender func() string,
+	p *peers, service registry.Service, levels func() codec.Reads, rules httpd.AccessConfig, sender func() string,
 ) error {
 	var err error
 	if p.files, err = s.Config.Replication.TLS.Open(s.log); err != nil {

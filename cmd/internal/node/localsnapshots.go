@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/backup"
 	"github.com/seed-20419f34/rollcall/store/consensus"
@@ -18,7 +18,7 @@ import (
 type localSnapshots struct {
 	service          registry.Service
 	node, datacenter string
-	levels           func() level.Reads
+	levels           func() codec.Reads
 }
 
 func (s *localSnapshots) source(ctx context.Context, _ registry.Consistency) (backup.Source, error) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/measure"
@@ -24,7 +24,7 @@ func buildInfo(version, mode string) []prometheus.Collector {
 		}, func() float64 { return 1 }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rollcall_build_level", Help: "Newest level of the formats that this node's program reads; while rollcall_cluster_level is lower, an upgrade is unfinished (docs/run/upgrade.md).",
-		}, func() float64 { return float64(level.Newest) }),
+		}, func() float64 { return float64(codec.Newest) }),
 	}
 }
 

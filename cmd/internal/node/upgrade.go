@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/local"
@@ -13,7 +13,7 @@ import (
 // upgrade is the levels of a cluster as httpd.Upgrade.
 type upgrade struct {
 	*membership.Members
-	policy level.Policy
+	policy codec.LevelPolicy
 }
 
 // Upgrade implements httpd.Upgrade.
@@ -25,7 +25,7 @@ func (u upgrade) Upgrade(ctx context.Context) api.Upgrade {
 // localUpgrade is the level of a node without consensus as httpd.Upgrade.
 type localUpgrade struct {
 	*local.Store
-	policy level.Policy
+	policy codec.LevelPolicy
 }
 
 // Upgrade implements httpd.Upgrade.
@@ -34,22 +34,22 @@ func (u localUpgrade) Upgrade(context.Context) api.Upgrade {
 	return upgradeOf(u.Levels().Writes, nodes, due, u.policy)
 }
 
-func upgradeOf(now byte, nodes []level.Node, due time.Time, policy level.Policy) api.Upgrade {
+func upgradeOf(now byte, nodes []codec.NodeReads, due time.Time, policy codec.LevelPolicy) api.Upgrade {
 	shown := api.Upgrade{Level: int(now), Finalize: string(policy.Finalize)}
 	for _, n := range nodes {
 		shown.Nodes = append(shown.Nodes, api.NodeLevels{
 			ID: n.Name, Known: n.Known, Version: n.Version, Oldest: int(n.Oldest), Newest: int(n.Newest), Since: n.Since, Writes: int(n.Writes),
 		})
 	}
-	if now == level.Newest {
+	if now == codec.Newest {
 		return shown
 	}
-	shown.Next, shown.Lacking = int(now)+1, level.Lacking(nodes, now+1)
+	shown.Next, shown.Lacking = int(now)+1, codec.Lacking(nodes, now+1)
 	if !due.IsZero() {
 		shown.Due = due.UnixMilli()
 	}
-	for at := now + 1; at <= level.Newest; at++ {
-		shown.Waiting = append(shown.Waiting, api.WaitingFeature{Level: int(at), Version: level.VersionOf(at), Brings: level.BroughtBy(at)})
+	for at := now + 1; at <= codec.Newest; at++ {
+		shown.Waiting = append(shown.Waiting, api.WaitingFeature{Level: int(at), Version: codec.VersionOf(at), Brings: codec.BroughtBy(at)})
 	}
 	return shown
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -25,7 +25,7 @@ type Schedule struct {
 
 // AtOldestLevel makes a cluster be founded at the oldest level of the formats, as by an earlier release.
 func AtOldestLevel(c *config.Config) {
-	c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
+	c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, codec.FinalizeManual
 }
 
 // settings has what a schedule can change about the nodes, by words.

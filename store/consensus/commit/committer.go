@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
@@ -132,7 +132,7 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (fs
 // admit returns an error if one of the items cannot be written at the cluster's level. If this node has not yet
 // applied the entry that raised the level, it waits for that entry, as long as for a leader.
 func (c *Committer) admit(ctx context.Context, items []fsm.Item, arrived time.Time) error {
-	if c.cfg.Proposer.Level() == level.Newest {
+	if c.cfg.Proposer.Level() == codec.Newest {
 		return nil
 	}
 	var needs byte

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -36,7 +36,7 @@ func (s *Members) askLimit() time.Duration { return max(askAllWait, s.cfg.Nodes.
 type JoinArgs struct {
 	ServerID, Addr string
 	Boot           uint64 // which start of the asking node this is
-	Reads          level.Reads
+	Reads          codec.Reads
 	Skips          bool // the program understands skipped log entries
 }
 
@@ -62,7 +62,7 @@ func (s *Members) Join(args JoinArgs) JoinReply {
 	}
 	if now := s.cfg.Machine.Level(); !args.Reads.Reads(now) {
 		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("the cluster writes level %d of the formats, and node %q runs %s, which reads %d to %d: start version %s or a newer one",
-			now, disk.NodeName(args.ServerID), args.Reads.Version, args.Reads.Oldest, args.Reads.Newest, level.VersionOf(now))}
+			now, disk.NodeName(args.ServerID), args.Reads.Version, args.Reads.Oldest, args.Reads.Newest, codec.VersionOf(now))}
 	}
 	if skipped := s.cfg.Identity.Now().Skipped; len(skipped) > 0 && !args.Skips {
 		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("the cluster skips the log entries %v (rollcall recover --skip-entry), which the program of node %q cannot: start the version of the other nodes",

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
@@ -30,7 +30,7 @@ type NodeState struct {
 	Members   []string          // server ids of the committed configuration that it knows
 	Starts    map[string]uint64 // newest start of each member that it knows of
 	Founders  []disk.Founder    // founders of its cluster, if it is one of them
-	Reads     level.Reads       // levels that its program reads
+	Reads     codec.Reads       // levels that its program reads
 	Zone      string
 	NoVote    bool              // whether it must not vote
 	Contact   time.Duration     // since it last heard from the leader; 0 if it leads, or has not heard from one

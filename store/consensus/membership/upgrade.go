@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
@@ -25,28 +25,28 @@ const (
 
 // upgrade is what a node knows of the levels that the nodes of its cluster read.
 type upgrade struct {
-	mu      sync.Mutex // guards the fields below
-	rise    level.Rise // of this node's current leadership
-	nodes   []level.Node
+	mu      sync.Mutex      // guards the fields below
+	rise    codec.LevelRise // of this node's current leadership
+	nodes   []codec.NodeReads
 	askedAt time.Time
 }
 
 // Reads returns what this node's program reads.
-func (s *Members) Reads() level.Reads {
-	return level.Own(s.cfg.Node.Version, s.cfg.Identity.Start().ReadsSince, s.cfg.Machine.Level())
+func (s *Members) Reads() codec.Reads {
+	return codec.OwnReads(s.cfg.Node.Version, s.cfg.Identity.Start().ReadsSince, s.cfg.Machine.Level())
 }
 
 // Readers asks every member what it reads.
-func (s *Members) Readers(ctx context.Context) []level.Node {
+func (s *Members) Readers(ctx context.Context) []codec.NodeReads {
 	members, err := s.All()
 	if err != nil {
-		return []level.Node{{Name: disk.NodeName(s.self)}} // it cannot be known
+		return []codec.NodeReads{{Name: disk.NodeName(s.self)}} // it cannot be known
 	}
 	states := s.statesOf(ctx, members)
-	nodes := make([]level.Node, len(members))
+	nodes := make([]codec.NodeReads, len(members))
 	for i, m := range members {
 		state, known := states[m.ID]
-		nodes[i] = level.Node{Name: disk.NodeName(string(m.ID)), Known: known, Reads: state.Reads}
+		nodes[i] = codec.NodeReads{Name: disk.NodeName(string(m.ID)), Known: known, Reads: state.Reads}
 	}
 	return nodes
 }
@@ -54,13 +54,13 @@ func (s *Members) Readers(ctx context.Context) []level.Node {
 // FoundingLevel returns the level of a new cluster: the highest that all its nodes read, or the lowest if one of them
 // cannot be asked.
 func (s *Members) FoundingLevel(ctx context.Context) byte {
-	var most byte = level.Newest
-	if most == level.Oldest {
+	var most byte = codec.Newest
+	if most == codec.Oldest {
 		return most
 	}
 	for _, n := range s.Readers(ctx) {
 		if !n.Known {
-			return level.Oldest
+			return codec.Oldest
 		}
 		most = min(most, n.Newest)
 	}
@@ -80,14 +80,14 @@ func (s *Members) Above(ctx context.Context, needs byte) error {
 			return fmt.Errorf("%w: this node has yet to learn that the cluster writes level %d", registry.ErrNoLeader, n.Writes)
 		}
 	}
-	return &registry.LevelError{Text: level.Refusal(s.upgrade.nodes, needs)}
+	return &registry.LevelError{Text: codec.LevelRefusal(s.upgrade.nodes, needs)}
 }
 
 // Raiser returns the raiser for one leadership.
 func (s *Members) Raiser() *Raiser {
 	s.upgrade.mu.Lock()
 	defer s.upgrade.mu.Unlock()
-	s.upgrade.rise = level.Rise{Policy: s.cfg.Node.Upgrade}
+	s.upgrade.rise = codec.LevelRise{LevelPolicy: s.cfg.Node.Upgrade}
 	return &Raiser{members: s}
 }
 
@@ -100,7 +100,7 @@ type Raiser struct {
 // Round raises the level if it is time.
 func (r *Raiser) Round(ctx context.Context, now time.Time) {
 	s := r.members
-	if s.cfg.Machine.Level() == level.Newest || now.Before(r.next) {
+	if s.cfg.Machine.Level() == codec.Newest || now.Before(r.next) {
 		return
 	}
 	r.next = now.Add(readersInterval)
@@ -121,25 +121,25 @@ func (s *Members) raise(ctx context.Context, from byte) error {
 	if err := s.cfg.Propose(ctx, fsm.AppendRaise(nil, from, from+1)); err != nil {
 		return err
 	}
-	s.cfg.Node.Log.Info("the level of the cluster was raised", "cluster-level", from+1, "version", level.VersionOf(from+1))
+	s.cfg.Node.Log.Info("the level of the cluster was raised", "cluster-level", from+1, "version", codec.VersionOf(from+1))
 	return nil
 }
 
 // Upgrade says where a cluster stands between two levels.
 type Upgrade struct {
 	Level byte
-	Nodes []level.Node
+	Nodes []codec.NodeReads
 	Due   time.Time // when the next level is written automatically; zero if it is not
 }
 
 // Upgrade asks all nodes what they read.
 func (s *Members) Upgrade(ctx context.Context) Upgrade {
 	nodes := s.Readers(ctx)
-	rise, written := level.Rise{Policy: s.cfg.Node.Upgrade}, level.Written(s.cfg.Machine.Level(), nodes)
+	rise, written := codec.LevelRise{LevelPolicy: s.cfg.Node.Upgrade}, codec.WrittenLevel(s.cfg.Machine.Level(), nodes)
 	return Upgrade{Level: written, Nodes: nodes, Due: rise.Due(written, nodes)}
 }
 
-// Finalize has the cluster write the next level. It works on any node. Errors: level.NotYet and registry.ErrNoLeader
+// Finalize has the cluster write the next level. It works on any node. Errors: codec.NotYet and registry.ErrNoLeader
 // (nothing was done), and registry.ErrUnknownOutcome.
 func (s *Members) Finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
@@ -149,7 +149,7 @@ func (s *Members) Finalize(ctx context.Context) error {
 	case err != nil:
 		return err
 	case reply.Answer == port.Refused:
-		return level.NotYet(reply.Reason)
+		return codec.NotYet(reply.Reason)
 	}
 	return reply.Removal()
 }
@@ -173,7 +173,7 @@ func (s *Members) finalize(ctx context.Context) JoinReply {
 	if err == nil {
 		err = s.raise(ctx, from)
 	}
-	refused, isRefused := errors.AsType[level.NotYet](err)
+	refused, isRefused := errors.AsType[codec.NotYet](err)
 	switch {
 	case isRefused:
 		return JoinReply{Answer: port.Refused, Reason: string(refused)}

@@ -1,6 +1,4 @@
-// Package level is how nodes of different versions agree on the level of the formats at which they write: each says
-// which levels its program reads, and the level rises when all of them read the next one (docs/run/upgrade.md).
-package level
+package codec
 
 import (
 	"fmt"
@@ -8,21 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
-
-// The levels that this program reads. It writes at any of them.
-const (
-	Oldest = codec.Oldest
-	Newest = codec.Newest
-)
-
-// VersionOf returns the first version of Rollcall that reads a level.
-func VersionOf(level byte) string { return codec.VersionOf(level) }
-
-// BroughtBy returns what a level that this program reads brings.
-func BroughtBy(level byte) string { return codec.BroughtBy(level) }
 
 // Reads is what a node says about its program, and about the level it writes.
 type Reads struct {
@@ -34,17 +18,17 @@ type Reads struct {
 	Fresh   bool  // the node began empty, and has not yet decided whether all others did
 }
 
-// Own returns what a node of this program says.
-func Own(version string, since int64, writes byte) Reads {
-	return Reads{Version: version, Oldest: codec.Oldest, Newest: codec.Newest, Since: since, Writes: writes}
+// OwnReads returns what a node of this program says.
+func OwnReads(version string, since int64, writes byte) Reads {
+	return Reads{Version: version, Oldest: Oldest, Newest: Newest, Since: since, Writes: writes}
 }
 
 // Reads reports whether the node reads a level.
 func (r Reads) Reads(level byte) bool { return r.Oldest <= level && level <= r.Newest }
 
-// Header is the HTTP header that tells other replicating servers what a server reads, even if they cannot read the
-// message itself.
-const Header = "X-Rollcall-Level"
+// LevelHeader is the HTTP header that tells other replicating servers what a server reads, even if they cannot read
+// the message itself.
+const LevelHeader = "X-Rollcall-Level"
 
 // String returns the form of the header: 1 if the node is fresh, else 0; the level that it writes; the oldest and the
 // newest that it reads; since when (ms since the epoch); and the program's version.
@@ -56,8 +40,8 @@ func (r Reads) String() string {
 	return fmt.Sprintf("%d %d %d %d %d %s", fresh, r.Writes, r.Oldest, r.Newest, r.Since, r.Version)
 }
 
-// Parse reads what String writes; ok is false for any other text.
-func Parse(text string) (r Reads, ok bool) {
+// ParseReads reads what String writes; ok is false for any other text.
+func ParseReads(text string) (r Reads, ok bool) {
 	fields := strings.SplitN(text, " ", 6)
 	if len(fields) != 6 {
 		return Reads{}, false
@@ -75,15 +59,15 @@ func Parse(text string) (r Reads, ok bool) {
 	return r, err == nil && fresh <= 1 && r.Oldest > 0 && r.Oldest <= r.Writes && r.Writes <= r.Newest
 }
 
-// Node is a node of a cluster, or of a datacenter without consensus.
-type Node struct {
+// NodeReads is a node of a cluster, or of a datacenter without consensus.
+type NodeReads struct {
 	Name  string
 	Known bool // the node has said what it reads, not long ago
 	Reads
 }
 
-// Policy decides when a level that all nodes read is written.
-type Policy struct {
+// LevelPolicy decides when a level that all nodes read is written.
+type LevelPolicy struct {
 	Finalize Finalize      `key:"cluster.finalize" default:"auto" words:"auto manual" help:"when new formats are written after all nodes run a newer version: auto (cluster.finalize-after later) or manual (at rollcall upgrade finalize). Until then you can go back to the older version"`
 	After    time.Duration `key:"cluster.finalize-after" default:"24h" min:"0s" help:"with cluster.finalize auto: how long all nodes must have run the newer version before its formats are written"`
 }
@@ -93,17 +77,17 @@ type Finalize string
 
 // The settings of cluster.finalize.
 const (
-	Auto   Finalize = "auto"
-	Manual Finalize = "manual"
+	FinalizeAuto   Finalize = "auto"
+	FinalizeManual Finalize = "manual"
 )
 
 // steady is how long all nodes must be seen to read a level before it is written: while nodes are replaced in turn,
 // one may appear again in its old version.
 const steady = 30 * time.Second
 
-// Rise decides when the nodes of a cluster write the next level. It belongs to one goroutine.
-type Rise struct {
-	Policy
+// LevelRise decides when the nodes of a cluster write the next level. It belongs to one goroutine.
+type LevelRise struct {
+	LevelPolicy
 	// Fresh: this node began empty. If all nodes did, nobody can want to go back, so they immediately write all
 	// levels that they all read, one after the other. It turns false when, with all nodes known, one of them did not
 	// begin empty, or does not read the next level.
@@ -113,13 +97,13 @@ type Rise struct {
 
 // Observe takes what all nodes, including this one, read at a moment, and reports whether to write the next level
 // now.
-func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
-	if level == codec.Newest {
+func (r *LevelRise) Observe(now time.Time, level byte, nodes []NodeReads) bool {
+	if level == Newest {
 		return false
 	}
 	lacking := Lacking(nodes, level+1)
-	if r.Fresh && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Known }) {
-		if r.Fresh = lacking == "" && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Fresh }); r.Fresh {
+	if r.Fresh && !slices.ContainsFunc(nodes, func(n NodeReads) bool { return !n.Known }) {
+		if r.Fresh = lacking == "" && !slices.ContainsFunc(nodes, func(n NodeReads) bool { return !n.Fresh }); r.Fresh {
 			return true
 		}
 	}
@@ -136,8 +120,8 @@ func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
 
 // Due returns when the next level will be written automatically if the nodes stay as they are, or zero if it will
 // not.
-func (r *Rise) Due(level byte, nodes []Node) time.Time {
-	if r.Finalize != Auto || level == codec.Newest || Lacking(nodes, level+1) != "" {
+func (r *LevelRise) Due(level byte, nodes []NodeReads) time.Time {
+	if r.Finalize != FinalizeAuto || level == Newest || Lacking(nodes, level+1) != "" {
 		return time.Time{}
 	}
 	var newest int64
@@ -148,12 +132,12 @@ func (r *Rise) Due(level byte, nodes []Node) time.Time {
 }
 
 // Finalizable returns a NotYet that says why an operator cannot have the next level written now, or nil.
-func (r *Rise) Finalizable(now time.Time, level byte, nodes []Node) error {
+func (r *LevelRise) Finalizable(now time.Time, level byte, nodes []NodeReads) error {
 	switch lacking := Lacking(nodes, level+1); {
-	case level == codec.Newest:
+	case level == Newest:
 		return NotYet(fmt.Sprintf("there is nothing to finalize: level %d is the newest that this version reads", level))
 	case lacking != "":
-		return NotYet(fmt.Sprintf("level %d needs all nodes at %s; %s", level+1, codec.VersionOf(level+1), lacking))
+		return NotYet(fmt.Sprintf("level %d needs all nodes at %s; %s", level+1, VersionOf(level+1), lacking))
 	case r.since.IsZero() || now.Sub(r.since) < steady:
 		return NotYet(fmt.Sprintf("all nodes must have been seen to read level %d for %v, which is not yet so: try again then", level+1, steady))
 	}
@@ -167,7 +151,7 @@ type NotYet string
 func (n NotYet) Error() string { return string(n) }
 
 // Lacking names the nodes that do not read a level, or may not, in words; "" if all do.
-func Lacking(nodes []Node, level byte) string {
+func Lacking(nodes []NodeReads, level byte) string {
 	var words []string
 	for _, n := range nodes {
 		switch {
@@ -180,19 +164,19 @@ func Lacking(nodes []Node, level byte) string {
 	return strings.Join(words, ", ")
 }
 
-// Written returns the level that a cluster writes, to the knowledge of a node that writes own: others may already have
-// applied the entry that raises the level.
-func Written(own byte, nodes []Node) byte {
+// WrittenLevel returns the level that a cluster writes, to the knowledge of a node that writes own: others may already
+// have applied the entry that raises the level.
+func WrittenLevel(own byte, nodes []NodeReads) byte {
 	for _, n := range nodes {
 		own = max(own, n.Writes)
 	}
 	return own
 }
 
-// Refusal returns why nodes that write a lower level do not perform an operation.
-func Refusal(nodes []Node, level byte) string {
+// LevelRefusal returns why nodes that write a lower level do not perform an operation.
+func LevelRefusal(nodes []NodeReads, level byte) string {
 	if lacking := Lacking(nodes, level); lacking != "" {
-		return fmt.Sprintf("needs all nodes at %s; %s", codec.VersionOf(level), lacking)
+		return fmt.Sprintf("needs all nodes at %s; %s", VersionOf(level), lacking)
 	}
 	return fmt.Sprintf("needs level %d, which all nodes read and none writes yet: rollcall upgrade finalize has it written, and rollcall upgrade status says when it is by itself", level)
 }

@@ -1,4 +1,4 @@
-package naming
+package order
 
 import (
 	"strings"
@@ -12,11 +12,11 @@ func TestWhichCharactersNamesMayHave(t *testing.T) {
 		name         string
 		valid, hides bool
 	}{
-		{"orders-1.example:8080/a b", true, false}, {"Grüße-東京-☃", true, false}, {strings.Repeat("x", Max), true, false},
-		{"", false, false}, {".", false, false}, {"..", false, false}, {strings.Repeat("x", Max+1), false, false}, {"a\xff", false, false},
+		{"orders-1.example:8080/a b", true, false}, {"Grüße-東京-☃", true, false}, {strings.Repeat("x", MaxName), true, false},
+		{"", false, false}, {".", false, false}, {"..", false, false}, {strings.Repeat("x", MaxName+1), false, false}, {"a\xff", false, false},
 		{"a\x00", false, false}, {"a\n", false, false}, {"a\x7f", false, false}, {"a\u0085", false, false},
 	} {
-		expect.That(t, Valid(c.name) == c.valid && Hides(c.name) == c.hides, "%q is valid: %v, hides: %v", c.name, Valid(c.name), Hides(c.name))
+		expect.That(t, ValidName(c.name) == c.valid && HasInvisible(c.name) == c.hides, "%q is valid: %v, hides: %v", c.name, ValidName(c.name), HasInvisible(c.name))
 	}
 	for _, span := range [][2]rune{
 		{0x202a, 0x202e}, {0x2066, 0x2069}, {0x200e, 0x200f}, {0x061c, 0x061c}, {0x200b, 0x200d}, {0x2060, 0x2064}, {0xfeff, 0xfeff},
@@ -25,7 +25,7 @@ func TestWhichCharactersNamesMayHave(t *testing.T) {
 	} {
 		for r := span[0]; r <= span[1]; r++ {
 			name := "a" + string(r)
-			expect.That(t, Valid(name) && Hides(name), "%q is valid: %v, hides: %v", name, Valid(name), Hides(name))
+			expect.That(t, ValidName(name) && HasInvisible(name), "%q is valid: %v, hides: %v", name, ValidName(name), HasInvisible(name))
 		}
 	}
 }
