@@ -7,7 +7,7 @@ import (
 )
 
 // MaxName bounds a name, in bytes. Whoever makes a thing decides what to do about names that new things may not have:
-// existing ones keep theirs (package capacity).
+// existing ones keep theirs (cmd/internal/node/quota.go).
 const MaxName = 255
 
 // PlainText reports whether a text is UTF-8 without control characters, as all names and texts for people are.

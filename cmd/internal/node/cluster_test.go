@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -224,7 +223,7 @@ func TestBackupsGoOnAfterTheClockWentBack(t *testing.T) {
 	})
 }
 
-func limited(t *testing.T, change func(*capacity.Quota)) (url string) {
+func limited(t *testing.T, change func(*config.Quota)) (url string) {
 	t.Helper()
 	c := oneNode(t)
 	change(&c.Quota)
@@ -239,7 +238,7 @@ func responds(t *testing.T, method, url, body string, want int, says string) (te
 }
 
 func TestLimitsRefuseSessionsUntilOneIsDestroyed(t *testing.T) {
-	url := limited(t, func(l *capacity.Quota) { l.Sessions = 3 })
+	url := limited(t, func(l *config.Quota) { l.Sessions = 3 })
 	var made struct{ ID string }
 	for range 3 {
 		need.OK(t, json.Unmarshal([]byte(responds(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "")), &made))
@@ -253,7 +252,7 @@ func TestLimitsRefuseSessionsUntilOneIsDestroyed(t *testing.T) {
 }
 
 func TestLimitsRefuseKeysBeyondTheBytesOfTheStateUntilOneIsDeleted(t *testing.T) {
-	url := limited(t, func(l *capacity.Quota) { l.StateBytes = 100 << 10 })
+	url := limited(t, func(l *config.Quota) { l.StateBytes = 100 << 10 })
 	value := strings.Repeat("x", 20<<10)
 	for i := range 5 {
 		responds(t, "PUT", fmt.Sprintf("%s/v1/kv/k%d", url, i), value, http.StatusOK, "true")
@@ -269,7 +268,7 @@ func TestLimitsRefuseKeysBeyondTheBytesOfTheStateUntilOneIsDeleted(t *testing.T)
 }
 
 func TestLimitsRefuseNewNodesOfTheCatalogAndAcceptThoseThere(t *testing.T) {
-	url := limited(t, func(l *capacity.Quota) { l.Nodes = 2 })
+	url := limited(t, func(l *config.Quota) { l.Nodes = 2 })
 	register := url + "/v1/catalog/register"
 	node := func(name string) string { return fmt.Sprintf(`{"Node":%q,"Address":"10.0.0.1"}`, name) }
 	for _, name := range []string{"a", "b"} {
@@ -282,7 +281,7 @@ func TestLimitsRefuseNewNodesOfTheCatalogAndAcceptThoseThere(t *testing.T) {
 }
 
 func TestLimitsRefuseLocksAndNodesBeyondTheBytesOfTheStateAndAcceptThoseThere(t *testing.T) {
-	url := limited(t, func(l *capacity.Quota) { l.StateBytes = 200 << 10 })
+	url := limited(t, func(l *config.Quota) { l.StateBytes = 200 << 10 })
 	var made [2]struct{ ID string }
 	for i := range made {
 		need.OK(t, json.Unmarshal([]byte(responds(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "ID")), &made[i]))

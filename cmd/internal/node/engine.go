@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
 	"github.com/seed-20419f34/rollcall/fsm/access"
@@ -62,7 +61,7 @@ type setup struct {
 	world     *world.World
 	log       *slog.Logger
 	metrics   *prometheus.Registry
-	disk      *capacity.Disk   // of the data directory
+	disk      *diskMeter       // of the data directory
 	auth      *config.AuthFile // nil: there is no auth.file
 }
 

@@ -63,7 +63,7 @@ func (l limits) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	if v, err := l.engine.coordination.View(context.Background(), registry.Stale); err == nil {
-		for _, u := range l.of.quota.Load().Largest(v, mostPrincipals) {
+		for _, u := range largestUses(l.of.quota.Load(), v, mostPrincipals) {
 			to <- prometheus.MustNewConstMetric(principalDesc, prometheus.GaugeValue, float64(u.Used), u.Limit, u.Principal)
 		}
 	}

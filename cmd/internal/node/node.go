@@ -15,6 +15,8 @@
 //	reload.go       settings that are read again at SIGHUP
 //	snapshots.go, localsnapshots.go, backups.go, recover.go
 //	                snapshots for people: by HTTP, on a schedule, and recovery
+//	limit.go        refuses what clients want to add beyond the room that there is: by disk.go, which measures the
+//	                disk; quota.go, the limits on what is stored; names.go, new names with invisible characters
 //	memory.go       garbage collection, and memory that an idle node gives back
 //	planted_on.go   faults for tests of the comparison, in builds with the tag planted
 package node
@@ -34,7 +36,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/access"
@@ -65,7 +66,7 @@ type node struct {
 	world       *world.World
 	log         *slog.Logger
 	metrics     *prometheus.Registry
-	disk        *capacity.Disk
+	disk        *diskMeter
 	runStore    func(context.Context) error // see engine.run
 	listeners   []listener                  // the first one serves the HTTP API
 	connections *httpd.Connections          // of the HTTP API
@@ -76,7 +77,7 @@ type node struct {
 	handOver    func() // hands leadership over, if the node has it
 	// shutdownDelay is a time.Duration that SIGHUP can change.
 	shutdownDelay atomic.Int64
-	quota         atomic.Pointer[capacity.Quota]
+	quota         atomic.Pointer[config.Quota]
 	certificates  certificates
 	auth          *config.AuthFile          // of auth.file; may be nil
 	reread        func() (changed []string) // reads files that settings name again
@@ -116,7 +117,7 @@ func open(o Options) (_ *node, err error) {
 	}
 	s := setup{Config: c, name: name, version: o.Version, world: o.World, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
-	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
+	n.disk = &diskMeter{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
 	s.disk, s.auth = n.disk, n.auth
 	e, err := s.openEngine()
 	if err != nil {
@@ -140,7 +141,7 @@ func open(o Options) (_ *node, err error) {
 		beside = append(beside, n.auth.Run)
 	}
 	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, beside...) }
-	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination, n.metrics)
+	e.service, e.coordination = limitAdditions(n.disk, &n.quota, e.service, e.coordination, n.metrics)
 	return n, n.handle(o, name, e)
 }
 

@@ -1,4 +1,4 @@
-package capacity
+package node
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -17,17 +18,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// Quota bounds what is stored besides instances.
-type Quota struct {
-	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, roughly, for keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog; above it additions get 507, everything else works"`
-	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; creating one more gets 507"`
-	Share      int   `key:"limits.principal-share" default:"50" min:"0" max:"100" help:"mode cp with access control: percent of limits.sessions and limits.state-bytes that one principal may hold; additions beyond it get 507, everything else works; 0: no limit per principal"`
-	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; adding one more gets 507"`
-}
-
 // quota holds a node to the limits. It reads a copy of the state: concurrent operations may exceed them.
 type quota struct {
-	limits       *atomic.Pointer[Quota]
+	limits       *atomic.Pointer[config.Quota]
 	service      registry.Service
 	coordination httpd.Coordination // may be nil
 	figures      figures
@@ -171,17 +164,13 @@ type sharedLimit struct {
 	has       func(kv.Use) int
 }
 
-// shared returns the limits on bytes and on sessions.
-func (q *Quota) shared() [2]sharedLimit {
+// sharesOf returns a principal's parts of the limits on bytes and on sessions, at least 1.
+func sharesOf(q *config.Quota) [2]sharedLimit {
+	share := func(limit int64) int64 { return max(1, int64(float64(limit)/100*float64(q.Share))) }
 	return [...]sharedLimit{
-		{"limits.state-bytes", "bytes of keys and sessions", q.share(q.StateBytes), func(u kv.Use) int { return u.Bytes }},
-		{"limits.sessions", "sessions", q.share(int64(q.Sessions)), func(u kv.Use) int { return u.Sessions }},
+		{"limits.state-bytes", "bytes of keys and sessions", share(q.StateBytes), func(u kv.Use) int { return u.Bytes }},
+		{"limits.sessions", "sessions", share(int64(q.Sessions)), func(u kv.Use) int { return u.Sessions }},
 	}
-}
-
-// share returns a principal's part of a limit, at least 1.
-func (q *Quota) share(limit int64) int64 {
-	return max(1, int64(float64(limit)/100*float64(q.Share)))
 }
 
 // checkShare refuses a session, or what takes bytes, beyond the share of its sender.
@@ -190,7 +179,7 @@ func (q quota) checkShare(ctx context.Context, v *kv.View, session bool) error {
 	if limits.Share == 0 || by == "" || mode == access.Off {
 		return nil
 	}
-	for _, l := range limits.shared() {
+	for _, l := range sharesOf(limits) {
 		if has := int64(l.has(v.Use(by))); has >= l.most && (session || l.key != "limits.sessions") {
 			return q.judge(mode == access.On && v.Registry.Level() >= registry.Level3, byShare, fmt.Errorf("%w: %s has %d %s, and its share is %d (limits.principal-share, %d percent); what is there can be read, renewed and removed", errShare, by, has, l.what, l.most, limits.Share))
 		}
@@ -198,25 +187,25 @@ func (q quota) checkShare(ctx context.Context, v *kv.View, session bool) error {
 	return nil
 }
 
-// Used is what a principal uses of a limit, by its key.
-type Used struct {
+// principalUse is what a principal uses of a limit, by its key.
+type principalUse struct {
 	Limit, Principal string
 	Used             int64
 }
 
-// Largest returns, for each limit, at most most principals: those that use most, beyond half of their share.
-func (q *Quota) Largest(v *kv.View, most int) (all []Used) {
+// largestUses returns, for each limit, at most most principals: those that use most, beyond half of their share.
+func largestUses(q *config.Quota, v *kv.View, most int) (all []principalUse) {
 	if q.Share == 0 {
 		return nil
 	}
-	for _, l := range q.shared() {
-		var large []Used
+	for _, l := range sharesOf(q) {
+		var large []principalUse
 		for principal, use := range v.Uses() {
 			if has := int64(l.has(use)); has > l.most/2 {
-				large = append(large, Used{l.key, principal, has})
+				large = append(large, principalUse{l.key, principal, has})
 			}
 		}
-		slices.SortFunc(large, func(a, b Used) int { return cmp.Compare(b.Used, a.Used) })
+		slices.SortFunc(large, func(a, b principalUse) int { return cmp.Compare(b.Used, a.Used) })
 		all = append(all, large[:min(len(large), most)]...)
 	}
 	return all

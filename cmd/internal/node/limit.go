@@ -1,4 +1,4 @@
-package capacity
+package node
 
 import (
 	"context"
@@ -6,16 +6,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// Limit wraps a node's services. They refuse additions while the disk is nearly full or a limit is reached, and new
-// things with invisible characters in their names. The limits may change at any time. If coordination is nil, so is
-// the returned one.
-func Limit(
-	disk *Disk, limits *atomic.Pointer[Quota], service registry.Service, coordination httpd.Coordination, metrics prometheus.Registerer,
+// limitAdditions wraps a node's services. They refuse additions while the disk is nearly full or a limit is reached,
+// and new things with invisible characters in their names. Renewals, cancels, deletes, releases and reads go on. The
+// limits may change at any time. If coordination is nil, so is the returned one.
+func limitAdditions(
+	disk *diskMeter, limits *atomic.Pointer[config.Quota], service registry.Service, coordination httpd.Coordination, metrics prometheus.Registerer,
 ) (registry.Service, httpd.Coordination) {
 	q := quota{limits, service, coordination, newFigures(metrics)}
 	if coordination != nil {
@@ -28,7 +29,7 @@ func Limit(
 // beyond their limits.
 type limitedService struct {
 	registry.Service
-	disk  *Disk
+	disk  *diskMeter
 	quota quota
 }
 
@@ -65,7 +66,7 @@ func addsToRegistry(origin registry.Origin, op registry.Op) bool {
 // limitedCoordination is the same for sessions, keys and locks.
 type limitedCoordination struct {
 	httpd.Coordination
-	disk  *Disk
+	disk  *diskMeter
 	quota quota
 }
 

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package capacity
+package node
 
 import "math"
 

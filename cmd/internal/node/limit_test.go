@@ -1,4 +1,4 @@
-package capacity
+package node
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -36,17 +37,17 @@ func TestFullDiskRefusesAdditionsByTheirKind(t *testing.T) {
 	}
 	adds := func(op registry.Op) bool { return addsToRegistry(registry.FromClient, op) }
 	expect.That(t, !adds(registry.Renew{}) && !adds(registry.Cancel{}) && adds(registry.Register{}), "registrations add, renewals and cancels do not")
-	for _, low := range []func(*Disk) *atomic.Bool{
-		func(d *Disk) *atomic.Bool { return &d.low }, func(d *Disk) *atomic.Bool { return &d.leaderLow },
+	for _, low := range []func(*diskMeter) *atomic.Bool{
+		func(d *diskMeter) *atomic.Bool { return &d.low }, func(d *diskMeter) *atomic.Bool { return &d.leaderLow },
 	} {
-		d := &Disk{Least: 1}
+		d := &diskMeter{Least: 1}
 		low(d).Store(true)
 		expect.ErrorIs(t, d.check(true), registry.ErrFull, "got")
 	}
 }
 
 func TestFullDiskAcceptsWhatOtherServersSend(t *testing.T) {
-	d := &Disk{Least: 1}
+	d := &diskMeter{Least: 1}
 	d.low.Store(true)
 	expect.OKf(t, d.check(addsToRegistry(registry.FromEureka, registry.Register{})),
 		"a Eureka server's batch with renewals and one registration is refused")
@@ -77,15 +78,15 @@ func (f fixedKV) Apply(_ context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	return make([]kv.Result, len(ops)), nil
 }
 
-// nodes is a catalog that has every node.
-type nodes struct{ kv.Catalog }
+// everyNode is a catalog that has every node.
+type everyNode struct{ kv.Catalog }
 
-func (nodes) HasNode(string) bool { return true }
+func (everyNode) HasNode(string) bool { return true }
 
-// limited returns the services over a state, made by operations at a level, with a counter of their own.
-func limited(t *testing.T, level byte, q Quota, of []registry.Op, ofKeys map[string][]kv.Op) (registry.Service, httpd.Coordination, func(metric, reason string) float64) {
+// limitedServices returns the services over a state, made by operations at a level, with a counter of their own.
+func limitedServices(t *testing.T, level byte, q config.Quota, of []registry.Op, ofKeys map[string][]kv.Op) (registry.Service, httpd.Coordination, func(metric, reason string) float64) {
 	t.Helper()
-	r, s := registry.NewAt(1), kv.New(nodes{})
+	r, s := registry.NewAt(1), kv.New(everyNode{})
 	r.SetLevel(level)
 	s.SetLevel(level)
 	for _, op := range of {
@@ -99,12 +100,12 @@ func limited(t *testing.T, level byte, q Quota, of []registry.Op, ofKeys map[str
 			need.That(t, result.OK, "%+v: %+v", op, result)
 		}
 	}
-	limits := new(atomic.Pointer[Quota])
+	limits := new(atomic.Pointer[config.Quota])
 	limits.Store(&q)
 	view := s.View()
 	view.Registry = r.View()
 	metrics := prometheus.NewRegistry()
-	service, coordination := Limit(&Disk{}, limits, fixed{view: r.View()}, fixedKV{view: view}, metrics)
+	service, coordination := limitAdditions(&diskMeter{}, limits, fixed{view: r.View()}, fixedKV{view: view}, metrics)
 	return service, coordination, func(metric, reason string) float64 {
 		for _, f := range need.Got(metrics.Gather())(t) {
 			for _, m := range f.GetMetric() {
@@ -175,7 +176,7 @@ func TestNewNamesHideNothing(t *testing.T) {
 		{"a release", kv.ReleasePermit{Kind: kv.Lock, Name: old, Session: session}, false},
 	} {
 		for level := byte(2); level <= 3; level++ {
-			service, coordination, counted := limited(t, level, Quota{StateBytes: 1 << 30, Sessions: 10, Nodes: 10}, of, ofKeys)
+			service, coordination, counted := limitedServices(t, level, config.Quota{StateBytes: 1 << 30, Sessions: 10, Nodes: 10}, of, ofKeys)
 			var err error
 			if op, is := c.op.(registry.Op); is {
 				_, err = service.Apply(t.Context(), registry.FromClient, op)
@@ -201,13 +202,13 @@ func TestAPrincipalHasAShare(t *testing.T) {
 		"carl": {created("5"), set("j", 10_000)},
 		"":     {created("6")},
 	}
-	q := Quota{StateBytes: 100_000, Sessions: 8, Nodes: 10, Share: 50}
-	_, coordination, _ := limited(t, 3, q, nil, ofKeys)
+	q := config.Quota{StateBytes: 100_000, Sessions: 8, Nodes: 10, Share: 50}
+	_, coordination, _ := limitedServices(t, 3, q, nil, ofKeys)
 	v := need.Got(coordination.View(t.Context(), registry.Stale))(t)
-	largest := q.Largest(v, 10)
-	slices.SortFunc(largest, func(a, b Used) int { return strings.Compare(a.Limit+a.Principal, b.Limit+b.Principal) })
+	largest := largestUses(&q, v, 10)
+	slices.SortFunc(largest, func(a, b principalUse) int { return strings.Compare(a.Limit+a.Principal, b.Limit+b.Principal) })
 	expect.Equal(t, fmt.Sprint(largest), "[{limits.sessions anna 4} {limits.state-bytes bob 60132}]", "who has most")
-	expect.Equal(t, len(q.Largest(v, 0)), 0, "of none at most:")
+	expect.Equal(t, len(largestUses(&q, v, 0)), 0, "of none at most:")
 	for _, c := range []struct {
 		by      string
 		op      kv.Op
@@ -222,7 +223,7 @@ func TestAPrincipalHasAShare(t *testing.T) {
 		for _, mode := range []access.Mode{access.Off, access.LogOnly, access.On} {
 			for level := byte(2); level <= 3; level++ {
 				q.Share = c.share
-				_, coordination, counted := limited(t, level, q, nil, ofKeys)
+				_, coordination, counted := limitedServices(t, level, q, nil, ofKeys)
 				ctx := access.Judged(access.As(t.Context(), access.Sender{Name: c.by}), access.Judge{Mode: mode, Refuses: func(access.Need) error { return nil }})
 				_, err := coordination.Apply(ctx, c.op)
 				knows := c.refused && (level == 3 || c.by == "anna") // below level 3 keys are nobody's

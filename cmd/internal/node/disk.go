@@ -1,9 +1,4 @@
-// Package capacity keeps a node from taking more than it has room for: it refuses what its clients want to add while
-// the disk is nearly full, or beyond the limits on what is stored. Renewals, cancels, deletes, releases and reads go
-// on. Limits on requests are package httpd's.
-//
-// disk.go measures the disk, quota.go enforces the limits, limit.go wraps the services.
-package capacity
+package node
 
 import (
 	"context"
@@ -19,10 +14,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// Disk measures how much the disk of the data directory has left. With less than Least the node refuses what its
+// diskMeter measures how much the disk of the data directory has left. With less than Least the node refuses what its
 // clients want to add, before it must stop. In mode cp all nodes also go by the leader's disk, which every write
 // reaches.
-type Disk struct {
+type diskMeter struct {
 	Dir   string
 	Least int64                           // bytes; 0 means no minimum
 	Free  func(dir string) (int64, error) // of a directory's disk; nil asks the system
@@ -39,24 +34,24 @@ type Disk struct {
 	failing bool       // the last measurement failed, which is logged already
 }
 
-// interval is the time between two measurements.
-const interval = time.Second
+// diskInterval is the time between two measurements.
+const diskInterval = time.Second
 
 // Low reports whether this node's disk is nearly full.
-func (d *Disk) Low() bool { return d.low.Load() }
+func (d *diskMeter) Low() bool { return d.low.Load() }
 
 // Left returns how many bytes the disk has left, as of the last successful measurement.
-func (d *Disk) Left() int64 { return d.free.Load() }
+func (d *diskMeter) Left() int64 { return d.free.Load() }
 
 // Room returns how many bytes may be taken now without going below Least.
-func (d *Disk) Room() int64 {
+func (d *diskMeter) Room() int64 {
 	d.Measure()
 	return max(d.free.Load()-d.Least, 0)
 }
 
 // Run measures until ctx ends.
-func (d *Disk) Run(ctx context.Context) {
-	wait.Every(ctx, interval, func(time.Time) {
+func (d *diskMeter) Run(ctx context.Context) {
+	wait.Every(ctx, diskInterval, func(time.Time) {
 		d.Measure()
 		if d.LeaderLow != nil {
 			d.leaderLow.Store(d.LeaderLow(ctx))
@@ -65,7 +60,7 @@ func (d *Disk) Run(ctx context.Context) {
 }
 
 // Measure measures how much is left, and logs when additions start or stop being refused.
-func (d *Disk) Measure() {
+func (d *diskMeter) Measure() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ask := d.Free
@@ -95,7 +90,7 @@ func (d *Disk) Measure() {
 }
 
 // check refuses an operation that adds something while this node's or the leader's disk is nearly full.
-func (d *Disk) check(adds bool) error {
+func (d *diskMeter) check(adds bool) error {
 	switch {
 	case !adds || !d.low.Load() && !d.leaderLow.Load():
 		return nil
@@ -106,7 +101,7 @@ func (d *Disk) check(adds bool) error {
 }
 
 // Metrics shows the room that is left, the total, and whether additions are refused.
-func (d *Disk) Metrics() []prometheus.Collector {
+func (d *diskMeter) Metrics() []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "rollcall", Subsystem: "disk", Name: name, Help: help}, value)
 	}
