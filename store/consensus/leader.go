@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -143,7 +142,7 @@ func (s *Raft) work(ctx context.Context, l *membership.Leadership) {
 			}
 		case now := <-slow.C:
 			l.Grow(s.leaseTime())
-			if replicas.Due(s.machine.View().Stamp().Wall, s.cfg.World.Wall(now).UnixMilli()) {
+			if membership.DigestsDue(s.machine.View().Stamp().Wall, s.cfg.World.Wall(now).UnixMilli()) {
 				s.tick(ctx) // so that replicas of an idle cluster are compared, too
 			}
 		}

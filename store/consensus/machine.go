@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // stateMachine feeds Raft's committed entries to the machine.
@@ -37,7 +37,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	f.follow(applied)
 	f.publish()
 	// the others no longer have digests for a log that is read again
-	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) {
+	if f.s.ready.Load() && membership.DigestsDue(before, applied.Clock.Wall) {
 		f.s.digests.Make(f.s.machine.Snapshot)
 	}
 	f.wake(applied)

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/consensus/reads"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -41,7 +40,7 @@ func Open(cfg store.Config) (*Raft, error) {
 		panics:     panics,
 		metrics:    newMetrics(cfg.Metrics, panics),
 		machine:    fsm.NewMachine(),
-		digests:    replicas.NewDigests(panics),
+		digests:    membership.NewDigests(panics),
 		leadership: &membership.LeaderState{Log: cfg.Log},
 		notify:     make(chan bool, 16),
 		fatal:      make(chan error, 1),

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/consensus/reads"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -31,7 +30,7 @@ type Raft struct {
 	panics     *measure.Panics // for whatever only measures
 	identity   *membership.Identity
 	machine    *fsm.Machine
-	digests    *replicas.Digests
+	digests    *membership.Digests
 	disk       *raftio.Disk
 	logs       *raftio.Log
 	net        *port.Port

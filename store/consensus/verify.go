@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/wait"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 )
 
 // compareInterval is how often a leader checks whether there are digests to compare.
@@ -24,7 +24,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 		}
 		s.panics.Contain(measure.Replicas, func() {
 			c := s.members.Verify(ctx)
-			if c.Verdict == replicas.Undecided {
+			if c.Verdict == membership.VerdictUndecided {
 				return // not all have made theirs; or a node is away, which shows elsewhere
 			}
 			compared = c.Index
@@ -35,7 +35,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 
 // reportComparison shows a comparison as a metric, and logs which nodes differ unless that is what was logged last.
 // It returns what was logged last from now on.
-func (s *Raft) reportComparison(c replicas.Comparison, logged string) string {
+func (s *Raft) reportComparison(c membership.Comparison, logged string) string {
 	var differ []string
 	s.metrics.differ.Reset() // labels of former members
 	for _, n := range c.Nodes {

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // cluster is the store's nodes as an httpd.Cluster.
@@ -55,7 +54,7 @@ type members struct {
 	store interface {
 		RemoveMember(ctx context.Context, name string) error
 		Transfer(ctx context.Context, name string) (to string, err error)
-		Verify(ctx context.Context) replicas.Comparison
+		Verify(ctx context.Context) membership.Comparison
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store/backup"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // removing is a store whose removals all return one error.
@@ -36,11 +35,11 @@ func (r removing) Transfer(_ context.Context, name string) (string, error) {
 }
 
 // Verify returns a comparison where n2 differs, and n3 has no digest.
-func (r removing) Verify(context.Context) replicas.Comparison {
-	one, other := new(replicas.Digest), new(replicas.Digest)
+func (r removing) Verify(context.Context) membership.Comparison {
+	one, other := new(membership.Digest), new(membership.Digest)
 	one.Index, one.Parts = 7, []uint64{1}
 	other.Index, other.Parts = 7, []uint64{2}
-	return replicas.Comparison{Index: 7, Age: time.Second, Verdict: "differ", Nodes: []replicas.Compared{
+	return membership.Comparison{Index: 7, Age: time.Second, Verdict: "differ", Nodes: []membership.ComparedNode{
 		{Name: "n1", Digest: one}, {Name: "n2", Digest: other, Differs: []string{"keys"}}, {Name: "n3"},
 	}}
 }

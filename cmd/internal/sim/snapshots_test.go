@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 )
 
 const snapshotPath = "/v1/rollcall/snapshot"
@@ -230,14 +230,14 @@ func TestReplicaThatWasFalsifiedInOneByteIsNamedWithinAMinute(t *testing.T) {
 		}
 	}
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: falsify}, func(w *sim.World) {
-		w.Wait(2 * replicas.Interval)
+		w.Wait(2 * membership.DigestInterval)
 		v := verify(w, "n1")
 		need.That(w, v.Verdict == "equal" && len(v.Nodes) == 3, "before: %+v, want three nodes that are equal", v)
 		leader := w.Leader()
 		w.Put("n1", "price", "", "falsify-me")
 		began := time.Now()
 		// The first entry of the next minute brings the next digests; the leader writes one entry a second.
-		due := began.Truncate(replicas.Interval).Add(replicas.Interval)
+		due := began.Truncate(membership.DigestInterval).Add(membership.DigestInterval)
 		w.Wait(time.Until(due) - time.Second)
 		expect.Equal(w, verify(w, "n3").Verdict, "equal", "before the next digests the verdict is")
 		w.Wait(4 * time.Second)
@@ -268,7 +268,7 @@ func TestVerifyThatCannotCompareANodeDoesNotPass(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		away := w.Others(w.Leader())[0]
 		at := w.Others(away)[0]
-		w.Wait(2 * replicas.Interval)
+		w.Wait(2 * membership.DigestInterval)
 		need.Equal(w, verify(w, at).Verdict, "equal", "before the verdict is")
 		w.Kill(away)
 		for range 3 { // however long it lasts
@@ -280,12 +280,12 @@ func TestVerifyThatCannotCompareANodeDoesNotPass(t *testing.T) {
 				}
 			}
 			expect.That(w, v.Verdict == "undecided" && len(v.Nodes) == 3 && sentence == "It could not be asked.", "with %s away: %+v", away, v)
-			w.Wait(replicas.Interval)
+			w.Wait(membership.DigestInterval)
 		}
 		w.Start(away)
 		w.ReadyBy(away, sim.ReadyWithin)
 		ready := time.Now()
-		w.Await(replicas.Interval+2*time.Second, "the node that is back is compared", func() bool { return verify(w, at).Verdict == "equal" })
+		w.Await(membership.DigestInterval+2*time.Second, "the node that is back is compared", func() bool { return verify(w, at).Verdict == "equal" })
 		w.Logf("compared %v after it was ready", time.Since(ready))
 	})
 }

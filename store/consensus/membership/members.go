@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // Config is what the members need from their node.
@@ -28,7 +27,7 @@ type Config struct {
 	Propose    func(ctx context.Context, entry []byte) error // commits an entry, while this node leads
 	// ends the node, because its data directory is not what the cluster counts on
 	Outdated func(error)
-	Digests  *replicas.Digests
+	Digests  *Digests
 }
 
 // Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other

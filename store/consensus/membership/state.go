@@ -9,7 +9,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -32,12 +31,12 @@ type NodeState struct {
 	Founders  []disk.Founder    // founders of its cluster, if it is one of them
 	Reads     codec.Reads       // levels that its program reads
 	Zone      string
-	NoVote    bool              // whether it must not vote
-	Contact   time.Duration     // since it last heard from the leader; 0 if it leads, or has not heard from one
-	DiskFree  int64             // bytes left on its disk
-	Digests   []replicas.Digest // of its state, oldest first
-	Recovered uint64            // disk.Identity.Recovered
-	Skipped   []uint64          // disk.Identity.Skipped
+	NoVote    bool          // whether it must not vote
+	Contact   time.Duration // since it last heard from the leader; 0 if it leads, or has not heard from one
+	DiskFree  int64         // bytes left on its disk
+	Digests   []Digest      // of its state, oldest first
+	Recovered uint64        // disk.Identity.Recovered
+	Skipped   []uint64      // disk.Identity.Skipped
 }
 
 // State returns what this node says of itself.

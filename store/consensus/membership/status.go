@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -73,15 +72,15 @@ func (s *Members) askMembers(ctx context.Context) ([]raft.Server, map[raft.Serve
 }
 
 // Verify asks every node for its digests, and compares them.
-func (s *Members) Verify(ctx context.Context) replicas.Comparison {
+func (s *Members) Verify(ctx context.Context) Comparison {
 	members, states := s.askMembers(ctx)
-	var nodes []replicas.Node
+	var nodes []replica
 	for _, m := range members {
 		state, ok := states[m.ID]
-		nodes = append(nodes, replicas.Node{Name: disk.NodeName(string(m.ID)), Failed: !ok, Digests: state.Digests})
+		nodes = append(nodes, replica{Name: disk.NodeName(string(m.ID)), Failed: !ok, Digests: state.Digests})
 	}
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Name < nodes[j].Name })
-	return replicas.Compare(nodes)
+	return compareReplicas(nodes)
 }
 
 func nodeStatus(m raft.Server, states map[raft.ServerID]NodeState) NodeStatus {

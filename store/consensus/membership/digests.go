@@ -1,6 +1,4 @@
-// Package replicas compares the states of a cluster's nodes: each node makes digests of its own state at the same
-// entries as the others, and all digests at one entry must be equal.
-package replicas
+package membership
 
 import (
 	"context"
@@ -13,17 +11,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
-// Interval is the time between two entries at which digests are made, by the wall clock in the entries.
-const Interval = time.Minute
+// DigestInterval is the time between two entries at which digests are made, by the wall clock in the entries.
+const DigestInterval = time.Minute
 
-// Due reports whether digests are made at an entry: at the first one of its interval. before and after are the
+// DigestsDue reports whether digests are made at an entry: at the first one of its interval. before and after are the
 // state's wall clock (ms) without the entry and with it, and so the same on every node.
-func Due(before, after int64) bool {
-	return before/Interval.Milliseconds() != after/Interval.Milliseconds()
+func DigestsDue(before, after int64) bool {
+	return before/DigestInterval.Milliseconds() != after/DigestInterval.Milliseconds()
 }
 
-// kept is how many digests a node keeps, for nodes that make theirs later.
-const kept = 4
+// digestsKept is how many digests a node keeps, for nodes that make theirs later.
+const digestsKept = 4
 
 // Digest is the digest of a node's state at an entry.
 type Digest struct {
@@ -34,26 +32,26 @@ type Digest struct {
 // Digests makes and keeps a node's own digests. Use NewDigests.
 type Digests struct {
 	panics *measure.Panics
-	frozen chan frozen // to Run
-	busy   atomic.Bool // a state was frozen whose digest is not made yet
+	frozen chan frozenState // to Run
+	busy   atomic.Bool      // a state was frozen whose digest is not made yet
 
-	mu     sync.Mutex // guards the fields below
-	newest []made     // oldest first
+	mu     sync.Mutex   // guards the fields below
+	newest []madeDigest // oldest first
 }
 
-type frozen struct {
+type frozenState struct {
 	state *fsm.Snapshot
 	at    time.Time
 }
 
-type made struct {
+type madeDigest struct {
 	fsm.Digest
 	at time.Time
 }
 
 // NewDigests returns Digests without a digest yet.
 func NewDigests(panics *measure.Panics) *Digests {
-	return &Digests{panics: panics, frozen: make(chan frozen, 1)}
+	return &Digests{panics: panics, frozen: make(chan frozenState, 1)}
 }
 
 // Run makes digests until ctx ends, one at a time.
@@ -61,7 +59,7 @@ func (d *Digests) Run(ctx context.Context) {
 	for {
 		select {
 		case f := <-d.frozen:
-			d.panics.Contain(measure.Replicas, func() { d.add(made{f.state.Digest(), f.at}) })
+			d.panics.Contain(measure.Replicas, func() { d.add(madeDigest{f.state.Digest(), f.at}) })
 			d.busy.Store(false)
 		case <-ctx.Done():
 			return
@@ -74,16 +72,16 @@ func (d *Digests) Make(freeze func() *fsm.Snapshot) {
 	if d.busy.Swap(true) {
 		return
 	}
-	if !d.panics.Contain(measure.Replicas, func() { d.frozen <- frozen{freeze(), time.Now()} }) {
+	if !d.panics.Contain(measure.Replicas, func() { d.frozen <- frozenState{freeze(), time.Now()} }) {
 		d.busy.Store(false)
 	}
 }
 
-func (d *Digests) add(m made) {
+func (d *Digests) add(m madeDigest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.newest = append(d.newest, m)
-	if len(d.newest) > kept {
+	if len(d.newest) > digestsKept {
 		d.newest = slices.Delete(d.newest, 0, 1)
 	}
 }

@@ -1,4 +1,4 @@
-package replicas
+package membership
 
 import (
 	"fmt"
@@ -14,24 +14,24 @@ type Verdict string
 
 // The verdicts.
 const (
-	Equal     Verdict = "equal"
-	Differ    Verdict = "differ"
-	Undecided Verdict = "undecided" // not all nodes could be compared, and those that could are equal
+	verdictEqual     Verdict = "equal"
+	verdictDiffer    Verdict = "differ"
+	VerdictUndecided Verdict = "undecided" // not all nodes could be compared, and those that could are equal
 )
 
-// oldest is the oldest that digests may be to prove anything: while entries arrive, there are new ones every
+// oldestDigest is the oldest that digests may be to prove anything: while entries arrive, there are new ones every
 // Interval.
-const oldest = 3 * Interval
+const oldestDigest = 3 * DigestInterval
 
-// Node is a node to be compared.
-type Node struct {
+// replica is a node to be compared.
+type replica struct {
 	Name    string
 	Failed  bool // the node did not reply
 	Digests []Digest
 }
 
-// Compared is the result of a comparison for one node.
-type Compared struct {
+// ComparedNode is the result of a comparison for one node.
+type ComparedNode struct {
 	Name    string
 	Digest  *Digest  // at the index of the comparison; nil if the node has none
 	Differs []string // the parts that differ from a majority or, without a majority, from any other node
@@ -43,14 +43,14 @@ type Comparison struct {
 	Index   uint64        // index of a log entry; 0 if no node has a digest
 	Age     time.Duration // of the oldest digest
 	Verdict Verdict
-	Nodes   []Compared // in the order given
+	Nodes   []ComparedNode // in the order given
 }
 
-// Compare compares nodes at the newest index for which most of them have a digest.
-func Compare(nodes []Node) Comparison {
-	c := Comparison{Index: indexOf(nodes), Verdict: Equal}
+// compareReplicas compares nodes at the newest index for which most of them have a digest.
+func compareReplicas(nodes []replica) Comparison {
+	c := Comparison{Index: indexOf(nodes), Verdict: verdictEqual}
 	for _, n := range nodes {
-		k := Compared{Name: n.Name, Failed: n.Failed}
+		k := ComparedNode{Name: n.Name, Failed: n.Failed}
 		// A node of another version may have other parts, which cannot be compared.
 		comparable := func(d Digest) bool { return d.Index == c.Index && len(d.Parts) == len(fsm.DigestParts()) }
 		if i := slices.IndexFunc(n.Digests, comparable); i >= 0 {
@@ -59,20 +59,20 @@ func Compare(nodes []Node) Comparison {
 		}
 		c.Nodes = append(c.Nodes, k)
 		if k.Digest == nil {
-			c.Verdict = Undecided
+			c.Verdict = VerdictUndecided
 		}
 	}
-	if c.Age > oldest || len(nodes) == 0 {
-		c.Verdict = Undecided
+	if c.Age > oldestDigest || len(nodes) == 0 {
+		c.Verdict = VerdictUndecided
 	}
 	if c.nameDiffering() {
-		c.Verdict = Differ
+		c.Verdict = verdictDiffer
 	}
 	return c
 }
 
 // indexOf returns the newest index for which most nodes have a digest.
-func indexOf(nodes []Node) (index uint64) {
+func indexOf(nodes []replica) (index uint64) {
 	having := map[uint64]int{}
 	for _, n := range nodes {
 		for _, d := range n.Digests {
@@ -96,7 +96,7 @@ func (c *Comparison) nameDiffering() (some bool) {
 			continue
 		}
 		for p, name := range fsm.DigestParts() {
-			differs := func(other Compared) bool {
+			differs := func(other ComparedNode) bool {
 				return other.Digest != nil && (right == nil || other.Digest == right) && other.Digest.Parts[p] != n.Digest.Parts[p]
 			}
 			if slices.ContainsFunc(c.Nodes, differs) {
@@ -137,7 +137,7 @@ func (d Digest) Sum() string {
 }
 
 // String returns the result for a node as a sentence.
-func (k Compared) String() string {
+func (k ComparedNode) String() string {
 	switch {
 	case k.Failed:
 		return "It could not be asked."
@@ -156,11 +156,11 @@ func (c Comparison) String() string {
 	}
 	at := fmt.Sprintf("at log entry %d, %v ago", c.Index, c.Age.Round(time.Second))
 	switch {
-	case c.Verdict == Differ:
+	case c.Verdict == verdictDiffer:
 		return "The replicas differ " + at + "."
-	case c.Verdict == Equal:
+	case c.Verdict == verdictEqual:
 		return "All replicas are equal " + at + "."
-	case c.Age > oldest:
+	case c.Age > oldestDigest:
 		return fmt.Sprintf("The newest digests are too old to prove anything: %s. There are new ones each minute while a node leads.", at)
 	}
 	return "Not all replicas could be compared " + at + "."
