@@ -22,7 +22,7 @@ import (
 //
 //	# A linearizable read is answered from the node's own state.
 //	by: seeds
-//	file: store/consensus/reads/reads.go
+//	file: store/consensus/reader.go
 //	<<<<
 //	if stale {
 //	====

@@ -13,11 +13,13 @@
 //     registry.ErrUnknownOutcome. Until then a batch is sent again under the same id, and takes effect once.
 //
 // Sessions, keys and locks go the same way, in the same log. The leader ends whatever expires, by package expiry
-// (leader.go). A linearizable read shares a round with all reads that wait at that moment (package reads).
+// (leader.go). A linearizable read shares a round with all reads that wait at that moment (reader.go).
 //
 //   - raft.go: the node; open.go: how its parts are made and joined; run.go: what it runs, its readiness and its end
 //   - apply.go: the registry's operations; coordination.go: those of sessions, keys and locks; asking.go: questions
 //     to the leader
+//   - reader.go: rounds of linearizable reads, at the leader and at its followers, which prove how far a read must have
+//     applied the log; age.go: how old this node's state is by these proofs, and what a leader says of itself
 //   - machine.go: connects Raft's entries and snapshots to the state machine; logs.go: bounds the log, and reports
 //     damaged entries
 //   - leader.go: what the established leader does; settingswatch.go: whether its settings match this node's

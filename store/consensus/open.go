@@ -19,7 +19,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
-	"github.com/seed-20419f34/rollcall/store/consensus/reads"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -97,7 +96,7 @@ func (s *Raft) compose(opened time.Time) {
 	s.members = membership.New(membership.Config{
 		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Digests: s.digests, Fail: s.fail, Outdated: s.stopOutdated, Propose: s.propose,
 	})
-	s.reader = reads.New(reads.Config{
+	s.reader = newReader(readerConfig{
 		World: s.cfg.World, Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
 	})
 	s.proposer = &commit.Proposer{Stamp: s.stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}

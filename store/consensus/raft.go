@@ -18,7 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
-	"github.com/seed-20419f34/rollcall/store/consensus/reads"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -42,7 +41,7 @@ type Raft struct {
 	clock      expiry.Clock
 	leadership *membership.LeaderState
 	members    *membership.Members
-	reader     *reads.Reader
+	reader     *reader
 	proposer   *commit.Proposer
 	committer  *commit.Committer
 
@@ -93,6 +92,3 @@ func (s *Raft) View(ctx context.Context, read registry.Consistency) (*registry.V
 	}
 	return s.machine.View(), nil
 }
-
-// LeaderDiskFull reports whether another node leads and its disk is nearly full. Without a reply it returns false.
-func (s *Raft) LeaderDiskFull(ctx context.Context) bool { return s.reader.LeaderDiskFull(ctx) }

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -47,3 +48,6 @@ func (s *Raft) leaseTime() (*registry.View, int64) {
 	now, _ := s.clock.Read(time.Now())
 	return v, now
 }
+
+// LeaderDiskFull reports whether another node leads and its disk is nearly full. Without a reply it returns false.
+func (s *Raft) LeaderDiskFull(ctx context.Context) bool { return s.reader.LeaderDiskFull(ctx) }

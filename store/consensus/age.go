@@ -1,4 +1,4 @@
-package reads
+package consensus
 
 import (
 	"context"
@@ -22,13 +22,13 @@ const (
 // Age returns how old this node's state can be: the time since it had everything that was acknowledged. A node that
 // has not heard of the log's end since it started can only go by the stamp of its newest entry, which comes from
 // another node's wall clock: see Heard.
-func (r *Reader) Age(now time.Time) time.Duration {
+func (r *reader) Age(now time.Time) time.Duration {
 	r.want()
 	return r.age(now)
 }
 
 // Heard reports whether this node, since it started, has applied everything that a leader named as its own.
-func (r *Reader) Heard() bool {
+func (r *reader) Heard() bool {
 	if !r.heard.Load() && !r.fresh.newest(r.cfg.Machine.Index()).IsZero() {
 		r.heard.Store(true)
 	}
@@ -36,13 +36,13 @@ func (r *Reader) Heard() bool {
 }
 
 // want has the age proven soon, and often for a while.
-func (r *Reader) want() {
+func (r *reader) want() {
 	if !r.asked.Load() && !r.asked.Swap(true) {
 		r.wanted.Fire()
 	}
 }
 
-func (r *Reader) age(now time.Time) time.Duration {
+func (r *reader) age(now time.Time) time.Duration {
 	since := r.fresh.newest(r.cfg.Machine.Index())
 	if since.IsZero() {
 		// The state of a node that has applied nothing counts from 1970: there may be a log whose end it does not
@@ -54,7 +54,7 @@ func (r *Reader) age(now time.Time) time.Duration {
 
 // stayFresh keeps proving how far this node is behind. Linearizable reads prove it as well; while there are enough of
 // them it has nothing to do.
-func (r *Reader) stayFresh(ctx context.Context) {
+func (r *reader) stayFresh(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.pauseProofs(ctx)
 		if r.age(time.Now()) > freshInterval/2 {
@@ -64,7 +64,7 @@ func (r *Reader) stayFresh(ctx context.Context) {
 }
 
 // pauseProofs waits until the age must be proven again.
-func (r *Reader) pauseProofs(ctx context.Context) {
+func (r *reader) pauseProofs(ctx context.Context) {
 	wanted, pause := r.wanted.Wait(), unaskedInterval
 	if r.asked.Swap(false) {
 		wanted, pause = nil, freshInterval
@@ -74,7 +74,7 @@ func (r *Reader) pauseProofs(ctx context.Context) {
 
 // prove makes one attempt to learn how far this node is behind: the leader asks the voters as for a linearizable
 // read, the others ask the leader.
-func (r *Reader) prove(ctx context.Context) {
+func (r *reader) prove(ctx context.Context) {
 	if r.cfg.Leadership.Own() != nil {
 		ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 		defer cancel()
@@ -89,7 +89,7 @@ func (r *Reader) prove(ctx context.Context) {
 }
 
 // askFresh asks the leader how far it is. It returns false if no other node leads, or the leader did not answer.
-func (r *Reader) askFresh(ctx context.Context, question FreshQuestion) (*membership.Leader, FreshReply, bool) {
+func (r *reader) askFresh(ctx context.Context, question FreshQuestion) (*membership.Leader, FreshReply, bool) {
 	leader := r.cfg.Leadership.Other()
 	if leader == nil {
 		return nil, FreshReply{}, false
@@ -103,7 +103,7 @@ func (r *Reader) askFresh(ctx context.Context, question FreshQuestion) (*members
 }
 
 // LeaderDiskFull reports whether another node leads and its disk is nearly full. Without an answer it returns false.
-func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
+func (r *reader) LeaderDiskFull(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 	defer cancel()
 	_, reply, ok := r.askFresh(ctx, FreshQuestion{})
@@ -113,7 +113,7 @@ func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
 // termsHold is how long a node relies on what a leader has told it: no two clocks run alike.
 const termsHold = 10 * time.Second
 
-func (r *Reader) setTerms(leader *membership.Leader, reply FreshReply) *membership.Terms {
+func (r *reader) setTerms(leader *membership.Leader, reply FreshReply) *membership.Terms {
 	t := &membership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
 	r.cfg.Leadership.SetTerms(t)
 	return t
@@ -121,7 +121,7 @@ func (r *Reader) setTerms(leader *membership.Leader, reply FreshReply) *membersh
 
 // TermsOf returns what this node knows of a leader's leadership, and asks the leader if that is nothing, or old. Its
 // errors wrap port.ErrNotSent.
-func (r *Reader) TermsOf(ctx context.Context, leader *membership.Leader, address string) (*membership.Terms, error) {
+func (r *reader) TermsOf(ctx context.Context, leader *membership.Leader, address string) (*membership.Terms, error) {
 	if t := r.cfg.Leadership.Terms(); t != nil && t.Leader == leader && time.Since(t.At) < termsHold {
 		return t, nil
 	}
@@ -152,7 +152,7 @@ type FreshReply struct {
 
 // Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It makes no proof
 // of its own, so many followers cost as few proofs as one.
-func (r *Reader) Fresh(question FreshQuestion) FreshReply {
+func (r *reader) Fresh(question FreshQuestion) FreshReply {
 	l := r.cfg.Leadership.Own()
 	if l == nil {
 		return FreshReply{Answer: port.NotLeader}

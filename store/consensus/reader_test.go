@@ -1,4 +1,4 @@
-package reads
+package consensus
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -51,7 +50,7 @@ func TestReadQuorumCountsOnlyVoters(t *testing.T) {
 func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts atomic.Int64
-		r := newShared(func(context.Context) (int64, error) {
+		r := newSharedAttempt(func(context.Context) (int64, error) {
 			n := attempts.Add(1)
 			time.Sleep(time.Second)
 			return n, nil
@@ -79,7 +78,7 @@ func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
 }
 
 func TestRoundsJoinEndsWithItsContext(t *testing.T) {
-	r := newShared(func(context.Context) (int, error) { return 0, nil })
+	r := newSharedAttempt(func(context.Context) (int, error) { return 0, nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := r.join(ctx)
@@ -89,7 +88,7 @@ func TestRoundsJoinEndsWithItsContext(t *testing.T) {
 func TestRoundsThatAreNeverMadeEndForAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, stop := context.WithCancel(t.Context())
-		r := newShared(func(ctx context.Context) (int, error) {
+		r := newSharedAttempt(func(ctx context.Context) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})
@@ -141,7 +140,7 @@ func TestAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 
 func TestAgeIsProvenOftenOnlyWhileItIsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := new(Reader)
+		r := new(reader)
 		next := func(name string, want time.Duration) {
 			t.Helper()
 			began := time.Now()
@@ -172,13 +171,13 @@ func TestAgeCountsTimeWhileTheMachineSlept(t *testing.T) {
 // replying returns the address of a node that serves the given calls.
 func replying(t *testing.T, calls port.Calls) string {
 	t.Helper()
-	p := openPort(t, "n2.bb")
+	p := listenAs(t, "n2.bb")
 	p.ServeNode = calls.Serve
 	p.Go(p.Serve)
 	return p.Addr().String()
 }
 
-func openPort(t *testing.T, serverID string) *port.Port {
+func listenAs(t *testing.T, serverID string) *port.Port {
 	t.Helper()
 	p := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	p.Self = func() port.Hello { return port.Hello{Cluster: "c", ServerID: serverID} }
@@ -191,7 +190,7 @@ func openPort(t *testing.T, serverID string) *port.Port {
 
 func newPeers(t *testing.T) *port.Nodes {
 	t.Helper()
-	nodes := port.NewNodes(openPort(t, "n1.aa"), nil)
+	nodes := port.NewNodes(listenAs(t, "n1.aa"), nil)
 	t.Cleanup(nodes.Close)
 	return nodes
 }
@@ -200,7 +199,7 @@ func TestTermOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
 	at := replying(t, port.Calls{"Node.Term": port.Method(func(struct{}) TermReply {
 		return TermReply{ServerID: "n2.bb", Term: 3}
 	})})
-	r := New(Config{Nodes: newPeers(t), Metrics: prometheus.NewRegistry()})
+	r := newReader(readerConfig{Nodes: newPeers(t), Metrics: prometheus.NewRegistry()})
 	expect.OKf(t, expect.Err(r.termOf(raft.Server{ID: "n2.bb", Address: raft.ServerAddress(at)})), "the voter itself")
 	_, err := r.termOf(raft.Server{ID: "n3.cc", Address: raft.ServerAddress(at)})
 	var other *port.OtherNodeError
@@ -213,7 +212,7 @@ func TestTermsOfALeaderAreAskedForAgainWhenTheyAreOld(t *testing.T) {
 	})})
 	state := &membership.LeaderState{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 	state.Observe(raft.ServerAddress(at), "n2.bb")
-	r := New(Config{Nodes: newPeers(t), Leadership: state, Metrics: prometheus.NewRegistry()})
+	r := newReader(readerConfig{Nodes: newPeers(t), Leadership: state, Metrics: prometheus.NewRegistry()})
 	leader := state.Other()
 	old := &membership.Terms{Leader: leader, Seen: fsm.Bound{Leadership: 1}, At: time.Now().Add(-termsHold)}
 	state.SetTerms(old)
@@ -222,6 +221,3 @@ func TestTermsOfALeaderAreAskedForAgainWhenTheyAreOld(t *testing.T) {
 	again, err := r.TermsOf(t.Context(), leader, "127.0.0.1:1")
 	expect.That(t, err == nil && again == got, "got %+v, %v, want what is known", again, err)
 }
-
-// TestMain fails if a test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
