@@ -94,13 +94,13 @@ sim:
 
 # The faults that are kept, planted one after the other: which drawn runs or tests find each, three times. Takes long.
 plants:
-	$(GO) run ./internal/plant faults -times 3 $(PLANTS)
+	$(GO) run ./internal/devtool faults -times 3 $(PLANTS)
 
 # One operator changed in each of MUTANTS places, drawn by SEED: do the tests of its package, or else the drawn runs, find it?
 SEED    ?= 1
 MUTANTS ?= 60
 mutants:
-	$(GO) run ./internal/plant mutants -seed $(SEED) -n $(MUTANTS) -by '$(GO) test {}' -by '$(GO) test ./store/... ./replication/... ./httpd/...' -by '$(GO) test ./cmd/internal/sim' store replication httpd
+	$(GO) run ./internal/devtool mutants -seed $(SEED) -n $(MUTANTS) -by '$(GO) test {}' -by '$(GO) test ./store/... ./replication/... ./httpd/...' -by '$(GO) test ./cmd/internal/sim' store replication httpd
 # Sequences of all operations in all kinds of states, from a seed of their own; make test tries the same ones each time.
 STATES      ?= 100000
 STATES_SEED ?= $(shell date +%s)
@@ -154,7 +154,7 @@ check:
 	  if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	$(GO) run ./internal/shape -check
+	$(GO) run ./internal/devtool shape -check
 	$(GO) test -run 'TestImports|TestStateMachine|TestModule' .
 
 # Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.

@@ -1,49 +1,19 @@
-// Command shape measures the inner order of the module's packages: whether the files of a package form layers.
-//
-// A file uses another one of its package if an identifier in it names what the other one declares: a function, type,
-// variable, constant, method or field. Two files are one pair, however many such uses there are; two that use each
-// other are two pairs. An order of the files puts what is used before what uses it. The program looks for one that
-// few uses run against: it orders the components of files that use each other, arranges the files of a component by
-// the heuristic of Eades, Lin and Smyth, and moves single files until no move helps. Layers are the files of the
-// longest path through the pairs that run with the order. Tests, generated files and examples are not measured.
 package main
 
 import (
 	"cmp"
-	"errors"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/token"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
 )
-
-func main() {
-	verbose := flag.String("v", "", "print the layers of one `package`, such as fsm/registry, and what runs against its order")
-	docs := flag.Bool("packages", false, "print the first sentence of each package's doc")
-	check := flag.Bool("check", false, "print nothing but what is over a limit, and fail if anything is")
-	flag.Parse()
-	shapes, err := load()
-	switch {
-	case err != nil:
-	case *check:
-		err = errors.Join(overLimits(shapes)...)
-	default:
-		err = report(os.Stdout, shapes, *verbose, *docs)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "shape:", err)
-		os.Exit(1)
-	}
-}
 
 func report(w io.Writer, shapes []*shape, verbose string, docs bool) error {
 	i := slices.IndexFunc(shapes, func(s *shape) bool { return s.path == verbose })
