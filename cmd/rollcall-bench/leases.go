@@ -13,9 +13,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // leases measures how soon every reader knows that an instance is gone, and that another one has come.
@@ -235,7 +235,7 @@ func (c *crowd) join(addr string) error {
 	if err != nil {
 		return err
 	}
-	events := sse.NewReader(body, watchFetch)
+	events := api.NewEventReader(body, watchFetch)
 	if _, err := events.Next(); err != nil { // the start event
 		return fmt.Errorf("watch: %w", err)
 	}
@@ -251,7 +251,7 @@ func (c *crowd) add(conn net.Conn) *crowdMember {
 }
 
 // read records when each change came, until the connection is closed.
-func (c *crowd) read(m *crowdMember, events *sse.Reader) {
+func (c *crowd) read(m *crowdMember, events *api.EventReader) {
 	for {
 		e, err := events.Next()
 		if err != nil {

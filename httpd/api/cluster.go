@@ -1,5 +1,7 @@
-// Package api declares the JSON documents of Rollcall's own API, /v1/rollcall, which servers write and clients read.
-// docs/reference/openapi.yaml describes the same documents for other programs, and a test of package httpd compares
+// Package api declares the JSON documents of Rollcall's own API, /v1/rollcall, which servers write and clients read,
+// and reads the streams of events that its watch sends.
+//
+// docs/reference/openapi.yaml describes the documents for other programs, and a test of package httpd compares
 // the two. The messages between servers are not here. Unless a field says otherwise, times are ms since the epoch and
 // spans are ms of the lease clock.
 package api

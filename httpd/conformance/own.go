@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -115,7 +115,7 @@ func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
 	defer resp.Body.Close()
 	kind := resp.Header.Get("Content-Type")
 	need.That(c.t, resp.StatusCode == http.StatusOK && kind == "text/event-stream", "watch: got %d %s", resp.StatusCode, kind)
-	for events := sse.NewReader(resp.Body, 64<<10); ; {
+	for events := api.NewEventReader(resp.Body, 64<<10); ; {
 		e, err := events.Next()
 		need.That(c.t, err == nil, "watch: the stream ended without an event: %v", err)
 		if len(e.Name) > 0 && string(e.Name) != "start" {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
@@ -41,7 +40,7 @@ func (c Change) Key() registry.Key { return registry.Key{App: c.App, ID: c.ID} }
 
 // decodeEvent returns an event and its index. The event is nil if its name is unknown: it is for later versions of
 // this package.
-func decodeEvent(server string, e sse.Event) (event Event, index string, err error) {
+func decodeEvent(server string, e api.StreamEvent) (event Event, index string, err error) {
 	switch string(e.Name) {
 	case "start":
 		var start api.Start

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 const (
@@ -92,7 +92,7 @@ func (w *Stream) read(ctx context.Context, s *transport.Server, body io.ReadClos
 		}
 		return nil
 	}
-	events := sse.NewReader(watchedReader{body, before, func() { quiet.Reset(longestSilence) }}, fetchSSE)
+	events := api.NewEventReader(watchedReader{body, before, func() { quiet.Reset(longestSilence) }}, fetchSSE)
 	for {
 		event, err := events.Next()
 		if err == nil {
@@ -127,7 +127,7 @@ func (w *Stream) outdated(mark string) error {
 }
 
 // pass calls Each with an event and remembers where to resume.
-func (w *Stream) pass(s *transport.Server, e sse.Event) error {
+func (w *Stream) pass(s *transport.Server, e api.StreamEvent) error {
 	event, index, err := decodeEvent(s.URL, e)
 	if err != nil {
 		return fmt.Errorf("watch: event %q of %s: %w", e.Name, s.URL, err)

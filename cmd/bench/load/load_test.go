@@ -18,11 +18,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -146,7 +146,7 @@ func TestWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 		{name: "reset", stream: start + "event: reset\nid: b-9\ndata: {}\n\n" + change, events: 1, resets: 1, last: "a-2"},
 	} {
 		w := watcher{counts: new(watchCounts)}
-		w.read(sse.NewReader(strings.NewReader(tc.stream), watchFetch))
+		w.read(api.NewEventReader(strings.NewReader(tc.stream), watchFetch))
 		got := w.counts.now()
 		expect.That(t, got.Events == tc.events && got.Resets == tc.resets && string(w.last) == tc.last,
 			"%s: %+v and id %q, want %d events, %d resets and %q", tc.name, got, w.last, tc.events, tc.resets, tc.last)

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 const (
@@ -98,7 +98,7 @@ func (w *watcher) watch(ctx context.Context, addr string) (began bool) {
 	}
 	w.counts.open.Add(1)
 	defer w.counts.open.Add(-1)
-	w.read(sse.NewReader(&watchBody{body, conn, w.counts}, watchFetch))
+	w.read(api.NewEventReader(&watchBody{body, conn, w.counts}, watchFetch))
 	return true
 }
 
@@ -131,7 +131,7 @@ func AskForEvents(conn net.Conn, target string) (io.Reader, error) {
 }
 
 // read counts events until the stream ends, and keeps the ids.
-func (w *watcher) read(events *sse.Reader) {
+func (w *watcher) read(events *api.EventReader) {
 	for {
 		e, err := events.Next()
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -81,7 +80,7 @@ func (w *World) Watch(node, query string, headers ...string) *Stream {
 }
 
 func (s *Stream) read(from io.Reader) {
-	for events := sse.NewReader(from, 4<<10); ; {
+	for events := api.NewEventReader(from, 4<<10); ; {
 		e, err := events.Next()
 		s.mu.Lock()
 		if err != nil {

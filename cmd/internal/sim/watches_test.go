@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/sim"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -288,7 +287,7 @@ func (s *stalledWatcher) wake() (names []string, err error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	for events := sse.NewReader(resp.Body, 4<<10); ; {
+	for events := api.NewEventReader(resp.Body, 4<<10); ; {
 		e, err := events.Next()
 		if err != nil {
 			return names, err

@@ -1,4 +1,4 @@
-package sse
+package api
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 type texts struct{ name, data, id, comment string }
 
 func readSSE(r io.Reader) (events []texts, err error) {
-	s := NewReader(r, 4096)
+	s := NewEventReader(r, 4096)
 	for {
 		e, err := s.Next()
 		if errors.Is(err, io.EOF) {
@@ -60,11 +60,11 @@ func TestReaderReadsStreamsAsTheStandardSays(t *testing.T) {
 
 func TestReaderBoundsEvents(t *testing.T) {
 	for name, stream := range map[string]string{
-		"a line without end":  "data: " + strings.Repeat("x", Longest),
-		"data of many lines":  strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", Longest/1000+1),
-		"a comment for ever ": ":" + strings.Repeat(" ", Longest+1),
+		"a line without end":  "data: " + strings.Repeat("x", longestEvent),
+		"data of many lines":  strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", longestEvent/1000+1),
+		"a comment for ever ": ":" + strings.Repeat(" ", longestEvent+1),
 	} {
-		expect.ErrorIs(t, expect.Err(readSSE(strings.NewReader(stream))), ErrLong, "%s:", name)
+		expect.ErrorIs(t, expect.Err(readSSE(strings.NewReader(stream))), errLongEvent, "%s:", name)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestReaderReturnsAnEventAsSoonAsItsEmptyLineIsRead(t *testing.T) {
 			r, w := io.Pipe()
 			defer w.Close()
 			go io.WriteString(w, "data: a"+newline+newline) // and the stream stays open
-			e, err := NewReader(r, 4096).Next()
+			e, err := NewEventReader(r, 4096).Next()
 			expect.That(t, err == nil && string(e.Data) == "a", "got %q, %v", e, err)
 		})
 	}

@@ -1,6 +1,4 @@
-// Package sse reads streams of server-sent events, as the registry's watch sends them
-// (https://html.spec.whatwg.org/multipage/server-sent-events.html).
-package sse
+package api
 
 import (
 	"bufio"
@@ -10,48 +8,49 @@ import (
 	"io"
 )
 
-// Longest bounds a line and the data of an event, in bytes: a registration is at most 256 KiB, and may double when it
-// is written as JSON.
-const Longest = 1 << 20
+// longestEvent bounds a line and the data of an event, in bytes: a registration is at most 256 KiB, and may double when
+// it is written as JSON.
+const longestEvent = 1 << 20
 
-// ErrLong ends a stream that is not one of ours.
-var ErrLong = fmt.Errorf("an event is longer than %d bytes", Longest)
+// errLongEvent ends a stream that is not one of ours.
+var errLongEvent = fmt.Errorf("an event is longer than %d bytes", longestEvent)
 
-// Event has the lines before one empty line of a stream. Its texts belong to the reader, and are valid until the next
-// call of Next.
-type Event struct {
+// StreamEvent has the lines before one empty line of a stream. Its texts belong to the reader, and are valid until the
+// next call of Next.
+type StreamEvent struct {
 	Name    []byte // of the event; empty for a message
 	Data    []byte // lines joined by line feeds
 	ID      []byte // empty if the event carried none
 	Comment []byte // the last one before the empty line; may be empty
 }
 
-// Reader reads a stream.
-type Reader struct {
+// EventReader reads a stream of server-sent events, as the watch sends them
+// (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+type EventReader struct {
 	lines   *bufio.Scanner
 	started bool
-	event   Event
+	event   StreamEvent
 }
 
-// NewReader returns a reader that reads up to fetch bytes of a stream at once.
-func NewReader(r io.Reader, fetch int) *Reader {
-	s := &Reader{lines: bufio.NewScanner(r)}
-	s.lines.Buffer(make([]byte, 0, fetch), Longest)
+// NewEventReader returns a reader that reads up to fetch bytes of a stream at once.
+func NewEventReader(r io.Reader, fetch int) *EventReader {
+	s := &EventReader{lines: bufio.NewScanner(r)}
+	s.lines.Buffer(make([]byte, 0, fetch), longestEvent)
 	s.lines.Split(new(lineSplitter).split)
 	return s
 }
 
 // Next returns the next event that has data or an id. Lines after the last empty line are no event: the stream was
 // cut in the middle. The error is io.EOF at the end of the stream.
-func (s *Reader) Next() (Event, error) {
+func (s *EventReader) Next() (StreamEvent, error) {
 	e := &s.event
 	e.reset()
 	for s.lines.Scan() {
 		line := s.line()
 		if len(line) > 0 {
 			e.addLine(line)
-			if len(e.Data) > Longest {
-				return Event{}, ErrLong
+			if len(e.Data) > longestEvent {
+				return StreamEvent{}, errLongEvent
 			}
 			continue
 		}
@@ -62,15 +61,15 @@ func (s *Reader) Next() (Event, error) {
 	}
 	switch err := s.lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return Event{}, ErrLong
+		return StreamEvent{}, errLongEvent
 	case err != nil:
-		return Event{}, err
+		return StreamEvent{}, err
 	}
-	return Event{}, io.EOF
+	return StreamEvent{}, io.EOF
 }
 
 // line returns the current line, without the byte order mark that the first one may have.
-func (s *Reader) line() []byte {
+func (s *EventReader) line() []byte {
 	line := s.lines.Bytes()
 	if !s.started {
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
@@ -79,13 +78,13 @@ func (s *Reader) line() []byte {
 	return line
 }
 
-func (e *Event) reset() {
+func (e *StreamEvent) reset() {
 	e.Name, e.Data, e.ID, e.Comment = e.Name[:0], e.Data[:0], e.ID[:0], e.Comment[:0]
 }
 
 // addLine adds a line that is not empty. One that begins with a colon is a comment. Unknown fields, and retry (a
 // watch has its own pauses), mean nothing.
-func (e *Event) addLine(line []byte) {
+func (e *StreamEvent) addLine(line []byte) {
 	field, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
