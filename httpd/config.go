@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -89,6 +90,8 @@ type Config struct {
 	// Metrics is where the package registers its metrics and what /metrics shows. If nil, the handler makes a registry
 	// of its own.
 	Metrics *prometheus.Registry
+	// ScrapeErrors is told which figures /metrics could not show. If nil, nobody is.
+	ScrapeErrors promhttp.Logger
 	// MetricsApps bounds the series of rollcall_registry_app_instances.
 	MetricsApps int `key:"metrics.apps" default:"500" min:"1" help:"for how many of the largest applications /metrics shows instances by status; the others are added up under an empty name"`
 	// Limits bounds the cost of a request.

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
 // handleUnrouted sets the responses of a router to requests that match none of its routes.
@@ -38,7 +37,7 @@ func (h *Handler) routes() {
 	for _, rt := range slices.Concat(h.own.Routes(), h.dashboard.Routes(), h.eureka.RootRoutes()) {
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(slices.Clone(rt.Methods)...)
 	}
-	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: measure.NewPanics(h.config.Log, h.config.Metrics)})
+	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: h.config.ScrapeErrors})
 	scraped := web.Route[*web.Call]{Needs: web.ToRead(access.Metrics), Methods: web.Get, Path: "/metrics", Form: web.EurekaForm, Do: func(c *web.Call) (any, error) {
 		exposed.ServeHTTP(c.W, c.R)
 		return web.Sent, nil

@@ -384,25 +384,6 @@ func TestMetricsAreExposed(t *testing.T) {
 	n.Send(t, httpdtest.Request("GET", "/metrics", "")).Says(t, http.StatusOK, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`, "it")
 }
 
-// brokenCollector is a collector with a defect.
-type brokenCollector struct{}
-
-func (brokenCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- prometheus.NewDesc("rollcall_planted", "A defect.", nil, nil)
-}
-
-func (brokenCollector) Collect(chan<- prometheus.Metric) { panic("planted") }
-
-func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
-	metrics.MustRegister(brokenCollector{})
-	for scrape := range 2 {
-		a := n.Send(t, httpdtest.Request("GET", "/metrics", "")).Says(t, http.StatusOK, "rollcall_registry_instances", "it")
-		expect.That(t, scrape == 0 || strings.Contains(a.Body, `rollcall_measuring_panics_total{what="metrics"} 1`), "the panic of the scrape before is not counted")
-	}
-}
-
 // appInstances returns the series of rollcall_registry_app_instances.
 func appInstances(t *testing.T, metrics *prometheus.Registry) map[string]float64 {
 	t.Helper()

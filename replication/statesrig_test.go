@@ -27,7 +27,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -151,7 +150,7 @@ func newStatesSites(t testing.TB, consensusA, consensusB bool) (a, b *statesSite
 	a, b = &statesSite{consensus: consensusA, name: "a:80"}, &statesSite{consensus: consensusB, name: "b:80"}
 	for _, s := range []*statesSite{a, b} {
 		s.contained = new(bytes.Buffer)
-		s.counter = store.NewChangeCounter(prometheus.NewRegistry(), measure.NewPanics(slog.New(slog.NewTextHandler(s.contained, nil)), prometheus.NewRegistry()))
+		s.counter = store.NewChangeCounter(prometheus.NewRegistry(), store.NewPanics(slog.New(slog.NewTextHandler(s.contained, nil)), prometheus.NewRegistry()))
 		listener := need.Got(network.Listen("tcp", s.name))(t)
 		server := &http.Server{Handler: http.HandlerFunc(s.serve)}
 		go server.Serve(listener)

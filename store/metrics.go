@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
 // LevelGauge shows the level of the formats that a node writes.
@@ -41,12 +40,12 @@ func SyncSeconds(reg prometheus.Registerer) prometheus.Histogram {
 // ChangeCounter counts changes of a node's registry. It belongs to the goroutine that publishes views, which it must
 // not bring down.
 type ChangeCounter struct {
-	panics  *measure.Panics
+	panics  *Panics
 	changes *prometheus.CounterVec
 	counted registry.Index
 }
 
-func NewChangeCounter(reg prometheus.Registerer, panics *measure.Panics) *ChangeCounter {
+func NewChangeCounter(reg prometheus.Registerer, panics *Panics) *ChangeCounter {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_registry_changes_total",
 		Help: "Changes in this node's registry since it became ready, by what readers see (added, modified, deleted) and by the instance's last event; several changes of an instance in one log entry count once.",
@@ -65,7 +64,7 @@ func (c *ChangeCounter) Count(v *registry.View) {
 	}
 	after := c.counted
 	c.counted = v.Index() // what cannot be counted is not tried again
-	c.panics.Contain(measure.Changes, func() { c.count(v, after) })
+	c.panics.Contain(measuredChanges, func() { c.count(v, after) })
 }
 
 func (c *ChangeCounter) count(v *registry.View, after registry.Index) {

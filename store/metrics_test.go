@@ -8,13 +8,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestChangesAreCountedByActionAndReasonOnceReady(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	c := NewChangeCounter(metrics, measure.NewPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	c := NewChangeCounter(metrics, NewPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
 	r := registry.New()
 	clock := int64(1000)
 	apply := func(ops ...registry.Op) {
@@ -45,7 +44,7 @@ func TestChangesAreCountedByActionAndReasonOnceReady(t *testing.T) {
 // What cannot be counted is left out: the counter goes on with what comes next, and the caller with its work.
 func TestChangeThatCannotBeCountedIsLeftOut(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	c := NewChangeCounter(metrics, measure.NewPanics(slog.New(slog.DiscardHandler), metrics))
+	c := NewChangeCounter(metrics, NewPanics(slog.New(slog.DiscardHandler), metrics))
 	r := registry.New()
 	register := func(id string) {
 		r.Apply(registry.Stamp{Lease: 1000, Wall: 1000}, 1, registry.FromClient, registry.Register{Instance: &registry.Instance{

@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -182,7 +181,7 @@ func (f *stateMachine) publish() {
 // when it starts, are no news: becomeReady compares afterwards.
 func (f *stateMachine) compareSettings() {
 	if f.s.ready.Load() {
-		f.s.panics.Contain(measure.Settings, f.s.settings.compare)
+		f.s.panics.Contain(store.MeasuredSettings, f.s.settings.compare)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/expiry"
@@ -31,7 +30,7 @@ type metrics struct {
 	coordination *expiry.CoordinatorMetrics
 }
 
-func newMetrics(reg prometheus.Registerer, panics *measure.Panics) *metrics {
+func newMetrics(reg prometheus.Registerer, panics *store.Panics) *metrics {
 	add := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {
 		return add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_" + name, Help: help})

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
@@ -31,7 +30,7 @@ const snapshotsKept = 3
 // before Run.
 func Open(cfg store.Config) (*Raft, error) {
 	cfg.SetDefaults()
-	panics := measure.NewPanics(cfg.Log, cfg.Metrics)
+	panics := store.NewPanics(cfg.Log, cfg.Metrics)
 	s := &Raft{
 		cfg:        cfg,
 		log:        cfg.Log,

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
@@ -26,7 +25,7 @@ type Raft struct {
 	cfg        store.Config
 	log        *slog.Logger
 	metrics    *metrics
-	panics     *measure.Panics // for whatever only measures
+	panics     *store.Panics // for whatever only measures
 	identity   *membership.Identity
 	machine    *fsm.Machine
 	digests    *membership.Digests

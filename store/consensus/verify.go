@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/wait"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 )
 
@@ -22,7 +22,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 		if own := s.digests.Newest(); len(own) == 0 || own[len(own)-1].Index <= compared {
 			return
 		}
-		s.panics.Contain(measure.Replicas, func() {
+		s.panics.Contain(store.MeasuredReplicas, func() {
 			c := s.members.Verify(ctx)
 			if c.Verdict == membership.VerdictUndecided {
 				return // not all have made theirs; or a node is away, which shows elsewhere

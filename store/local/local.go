@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
@@ -38,7 +37,7 @@ func Open(cfg store.Config) (*Store, error) {
 		return nil, err
 	}
 	s.metrics = newLocalMetrics(s)
-	s.changes = store.NewChangeCounter(cfg.Metrics, measure.NewPanics(cfg.Log, cfg.Metrics))
+	s.changes = store.NewChangeCounter(cfg.Metrics, store.NewPanics(cfg.Log, cfg.Metrics))
 	s.changes.Skip(s.view.Load())
 	return s, nil
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -134,7 +133,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	all.Go(func() {
 		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, s.log) })
 	})
-	watch := &clusterWatch{status: cluster{raft.Members()}.Status, panics: measure.NewPanics(s.log, s.metrics)}
+	watch := &clusterWatch{status: cluster{raft.Members()}.Status, panics: store.NewPanics(s.log, s.metrics)}
 	s.metrics.MustRegister(watch)
 	all.Go(func() { raft.WhileLeading(ctx, watch.run) })
 	rules := s.rules(raft.Access)

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/wait"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // buildInfo shows what program a node runs, its mode, and which formats the program reads.
@@ -107,7 +107,7 @@ func (l limits) shares() []share {
 // opinion.
 type clusterWatch struct {
 	status func(context.Context) api.Status
-	panics *measure.Panics
+	panics *store.Panics
 
 	mu       sync.Mutex
 	nodes    []api.NodeStatus  // as of the newest look; nil if this node does not lead, or has not looked yet
@@ -138,7 +138,7 @@ var (
 
 // run looks at the nodes at intervals while this node leads.
 func (w *clusterWatch) run(ctx context.Context, _ registry.Epoch) {
-	look := func(now time.Time) { w.panics.Contain(measure.Cluster, func() { w.look(ctx, now) }) }
+	look := func(now time.Time) { w.panics.Contain(store.MeasuredCluster, func() { w.look(ctx, now) }) }
 	look(time.Now())
 	wait.Every(ctx, clusterInterval, look)
 	w.mu.Lock()

@@ -43,6 +43,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/world"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // Options say how a node is run. All fields are required.
@@ -184,6 +185,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	c := o.Config
 	h := httpConfig(c)
 	h.Node, h.Version, h.World, h.Log, h.Metrics = name, o.Version, n.world, n.log, n.metrics
+	h.ScrapeErrors = store.NewPanics(n.log, n.metrics)
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender, h.EurekaRefused = e.peers, e.peers.replicator.EurekaSender, e.peers.replicator.Refusals().Record
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level, n.world}

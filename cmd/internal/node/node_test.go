@@ -555,3 +555,24 @@ func TestScrapeOfManyApplicationsIsBounded(t *testing.T) {
 	few, many := largeNode(t, 600, 1)(), largeNode(t, 3000, 1)()
 	expect.That(t, many < mostScraped && many < few+few/10, "%d bytes with 600 applications, %d with 3000", few, many)
 }
+
+// brokenCollector is a collector with a defect.
+type brokenCollector struct{}
+
+func (brokenCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- prometheus.NewDesc("rollcall_planted", "A defect.", nil, nil)
+}
+
+func (brokenCollector) Collect(chan<- prometheus.Metric) { panic("planted") }
+
+func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
+	n := running(t, oneNode(t))
+	n.metrics.MustRegister(brokenCollector{})
+	for scrape := range 2 {
+		w := httptest.NewRecorder()
+		n.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
+		need.Equal(t, w.Code, http.StatusOK, "status")
+		expect.That(t, strings.Contains(w.Body.String(), "rollcall_registry_instances"), "other figures are not shown: %s", w.Body)
+		expect.That(t, strings.Contains(w.Body.String(), fmt.Sprintf(`rollcall_measuring_panics_total{what="metrics"} %d`, scrape)), "before scrape %d other panics are counted: %s", scrape, w.Body)
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/internal/measure"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // DigestInterval is the time between two entries at which digests are made, by the wall clock in the entries.
@@ -31,7 +31,7 @@ type Digest struct {
 
 // Digests makes and keeps a node's own digests. Use NewDigests.
 type Digests struct {
-	panics *measure.Panics
+	panics *store.Panics
 	frozen chan frozenState // to Run
 	busy   atomic.Bool      // a state was frozen whose digest is not made yet
 
@@ -50,7 +50,7 @@ type madeDigest struct {
 }
 
 // NewDigests returns Digests without a digest yet.
-func NewDigests(panics *measure.Panics) *Digests {
+func NewDigests(panics *store.Panics) *Digests {
 	return &Digests{panics: panics, frozen: make(chan frozenState, 1)}
 }
 
@@ -59,7 +59,7 @@ func (d *Digests) Run(ctx context.Context) {
 	for {
 		select {
 		case f := <-d.frozen:
-			d.panics.Contain(measure.Replicas, func() { d.add(madeDigest{f.state.Digest(), f.at}) })
+			d.panics.Contain(store.MeasuredReplicas, func() { d.add(madeDigest{f.state.Digest(), f.at}) })
 			d.busy.Store(false)
 		case <-ctx.Done():
 			return
@@ -72,7 +72,7 @@ func (d *Digests) Make(freeze func() *fsm.Snapshot) {
 	if d.busy.Swap(true) {
 		return
 	}
-	if !d.panics.Contain(measure.Replicas, func() { d.frozen <- frozenState{freeze(), time.Now()} }) {
+	if !d.panics.Contain(store.MeasuredReplicas, func() { d.frozen <- frozenState{freeze(), time.Now()} }) {
 		d.busy.Store(false)
 	}
 }

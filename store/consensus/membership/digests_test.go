@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/measure"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 func TestDigestsAreDueAtTheFirstEntryOfAMinute(t *testing.T) {
@@ -51,8 +51,8 @@ func TestDigestsOfEqualStatesAreEqualAndTheNewestStay(t *testing.T) {
 	})
 }
 
-func quietPanics() *measure.Panics {
-	return measure.NewPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func quietPanics() *store.Panics {
+	return store.NewPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // A state that cannot be frozen or digested costs only that digest.
