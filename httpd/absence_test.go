@@ -44,7 +44,7 @@ func TestEveryPlaceThatReadsWhatANodeHasIsInTheTable(t *testing.T) {
 		listed[m[1]+" "+m[2]] = true
 	}
 	found := map[string]bool{}
-	for _, root := range []string{".", "../cmd/internal/capacity"} {
+	for _, root := range []string{".", "../cmd/internal/node/quota.go", "../cmd/internal/node/limit.go"} {
 		need.OK(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				readersIn(t, path, found)
