@@ -2,21 +2,11 @@ package replication
 
 import (
 	"context"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
-
-// newActs returns the dispatcher of operators' acts: in single-item form, without delay. If two are waiting, the
-// newer one counts.
-func newActs(p *peer, a link.Actor) *batcher.Dispatcher[struct{}, registry.SelfPreservation] {
-	return batcher.New(batcher.Config[struct{}, registry.SelfPreservation]{
-		Name: p.Name + " acts", Processor: acting{a}, WorkloadSize: 1,
-		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay, Backoff: p.Backoff,
-	})
-}
 
 // acting sends acts over a link.
 type acting struct{ link.Actor }
@@ -34,11 +24,4 @@ func (a acting) ProcessBatch(ctx context.Context, ops []registry.SelfPreservatio
 		}
 	}
 	return batcher.Success
-}
-
-// sendAct queues an operator's act.
-func (f *feed) sendAct(op registry.SelfPreservation) {
-	if f.acts != nil {
-		f.acts.Process(struct{}{}, op, time.Now().Add(f.Expiry))
-	}
 }

@@ -64,7 +64,11 @@ func newFeed(p *peer, reached registry.Index) *feed {
 		Backoff: p.Backoff, Rate: p.Rate,
 	})
 	if a, ok := p.link.(link.Actor); ok && p.Kind == link.Node {
-		f.acts = newActs(p, a)
+		// in single-item form, without delay; if two are waiting, the newer one counts
+		f.acts = batcher.New(batcher.Config[struct{}, registry.SelfPreservation]{
+			Name: p.Name + " acts", Processor: acting{a}, WorkloadSize: 1,
+			CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay, Backoff: p.Backoff,
+		})
 	}
 	return f
 }
@@ -169,7 +173,7 @@ func (f *feed) repair(ctx context.Context) (api.PeerDiff, error) {
 func (f *feed) fill(ctx context.Context) {
 	for ctx.Err() == nil && f.queueBacklog() {
 		if _, known := f.cursor.reading(); !known {
-			if f.comparisons.retryDue() {
+			if !f.comparisons.running && time.Since(f.comparisons.started) >= repairRetry {
 				f.comparisons.start(ctx, f.why)
 			}
 			return

@@ -20,17 +20,12 @@ func (p *peer) taskOf(v *registry.View, c registry.Change, from place, now int64
 		// A reduced record does not know when it was registered.
 		rec := registry.Removal{Kind: c.Kind, Full: c.Lease.Registered > 0, Lease: c.Lease}
 		return link.Task{Key: c.Lease.Key(), Facts: link.Canceled, First: c.Index, Remove: v.RemoveOf(rec, now)}, true
-	default:
-		return p.taskOfLive(c.Lease, from)
 	}
-}
-
-func (p *peer) taskOfLive(l *registry.Lease, from place) (t link.Task, ok bool) {
-	marks := []registry.Index{l.ByClient}
+	l := c.Lease
+	first := oldestAfter(from.after, l.ByClient)
 	if p.Kind == link.Node {
-		marks = append(marks, l.ByRemote)
+		first = oldestAfter(from.after, l.ByClient, l.ByRemote)
 	}
-	first := oldestAfter(from.after, marks...)
 	if first == 0 {
 		return link.Task{}, false
 	}

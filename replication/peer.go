@@ -123,15 +123,6 @@ func (p *peer) reachedAt() (since, success time.Time) {
 	return p.record.since, p.record.success
 }
 
-// silence returns the time since the peer was last reached, or since the node started.
-func (p *peer) silence() time.Duration {
-	since, success := p.reachedAt()
-	if success.IsZero() {
-		return time.Since(since)
-	}
-	return time.Since(success)
-}
-
 // sum returns now with the counters of before added.
 func sum(before, now batcher.Stats) batcher.Stats {
 	now.AcceptedTasks += before.AcceptedTasks

@@ -49,11 +49,6 @@ func (c *comparisons) untilDigest() time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// retryDue reports whether to try a comparison without which nothing can be sent.
-func (c *comparisons) retryDue() bool {
-	return !c.running && time.Since(c.started) >= repairRetry
-}
-
 // start starts a comparison, which sends its finding to found.
 func (c *comparisons) start(ctx context.Context, reason string) {
 	c.running, c.started = true, time.Now()

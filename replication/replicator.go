@@ -130,8 +130,8 @@ func (r *Replicator) Copy(ctx context.Context) error {
 // Act sends the other nodes of this datacenter an operator's act that is not in the change list.
 func (r *Replicator) Act(op registry.SelfPreservation) {
 	for _, p := range r.present() {
-		if f := p.currentFeed(); f != nil {
-			f.sendAct(op)
+		if f := p.currentFeed(); f != nil && f.acts != nil {
+			f.acts.Process(struct{}{}, op, time.Now().Add(f.Expiry))
 		}
 	}
 }
@@ -245,21 +245,11 @@ func (r *Replicator) Refusals() *link.Refusals { return r.config.Refusals }
 // Cut returns how long a datacenter or Eureka server may be silent before its link counts as cut.
 func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
 
-// remote returns the peer with this name that is a datacenter or a Eureka server, or nil.
-func (r *Replicator) remote(dc string) *peer {
-	for _, p := range r.present() {
-		if p.Kind != link.Node && p.Name == dc {
-			return p
-		}
-	}
-	return nil
-}
-
 // Spares reports whether expired leases of another datacenter stay for now: its link is cut, and that is the policy
 // in force in the cluster. heard is how long ago (lease clock) it was last heard; ok is false if it never was.
 func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
-	p := r.remote(dc)
-	if p == nil || !p.cut(heard, ok) {
+	p, err := r.peer(dc)
+	if err != nil || p.Kind == link.Node || !p.cut(heard, ok) {
 		return false
 	}
 	c := policyOf(p.config.View(), dc)
@@ -272,7 +262,11 @@ func (r *Replicator) Age() time.Duration {
 	var age time.Duration
 	for _, p := range r.present() {
 		if p.Kind == link.Node {
-			age = max(age, p.silence())
+			since, success := p.reachedAt()
+			if !success.IsZero() {
+				since = success
+			}
+			age = max(age, time.Since(since))
 		}
 	}
 	return age

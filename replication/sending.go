@@ -51,28 +51,19 @@ func (p *peer) run(ctx context.Context) {
 // send sends until ctx ends or the peer is paused.
 func (p *peer) send(ctx context.Context) {
 	f := newFeed(p, p.cursor())
-	p.attach(f)
-	defer p.detach(f)
+	p.mu.Lock()
+	p.feed, p.acked = f, f.from
+	p.mu.Unlock()
+	defer func() { // records how far the feed came, and what it counted
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.feed = nil
+		p.reached = max(p.reached, f.cursor.reached())
+		p.record.stats = sum(p.record.stats, f.tasks.Stats())
+	}()
 	if err := f.run(ctx); err != nil && !errors.Is(err, errPaused) && ctx.Err() == nil {
 		p.log.Error("sending to the peer ended", "err", err)
 	}
-}
-
-// attach makes a feed the current one.
-func (p *peer) attach(f *feed) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.feed = f
-	p.acked = f.from
-}
-
-// detach records how far the current feed came, and what it counted.
-func (p *peer) detach(f *feed) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.feed = nil
-	p.reached = max(p.reached, f.cursor.reached())
-	p.record.stats = sum(p.record.stats, f.tasks.Stats())
 }
 
 // currentFeed returns nil if nothing is sent now.
@@ -127,7 +118,7 @@ func (p *peer) stats() batcher.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.feed == nil {
-		return sum(p.record.stats, batcher.Stats{})
+		return p.record.stats
 	}
 	return sum(p.record.stats, p.feed.tasks.Stats())
 }

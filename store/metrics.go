@@ -64,19 +64,17 @@ func (c *ChangeCounter) Count(v *registry.View) {
 	}
 	after := c.counted
 	c.counted = v.Index() // what cannot be counted is not tried again
-	c.panics.Contain(measuredChanges, func() { c.count(v, after) })
-}
-
-func (c *ChangeCounter) count(v *registry.View, after registry.Index) {
-	changes, _ := v.Changes(after, 0) // changes that do not reach back belong to a state that arrived as a whole
-	for _, change := range changes {
-		action, why := "deleted", "unknown"
-		if change.Kind == registry.Live {
-			action = strings.ToLower(change.Lease.Action.String())
+	c.panics.Contain(store.Changes, func() {
+		changes, _ := v.Changes(after, 0) // changes that do not reach back belong to a state that arrived as a whole
+		for _, change := range changes {
+			action, why := "deleted", "unknown"
+			if change.Kind == registry.Live {
+				action = strings.ToLower(change.Lease.Action.String())
+			}
+			if kind, ok := v.Why(change); ok {
+				why = kind.String()
+			}
+			c.changes.WithLabelValues(action, why).Inc()
 		}
-		if kind, ok := v.Why(change); ok {
-			why = kind.String()
-		}
-		c.changes.WithLabelValues(action, why).Inc()
-	}
+	})
 }

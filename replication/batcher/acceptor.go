@@ -151,20 +151,16 @@ func (a *acceptor[K, T]) conclude(r report[K, T], now time.Time) {
 		a.stats.TransientErrors += n
 		a.release(tasks)
 	default:
-		a.refuse(tasks)
+		// A batch is split in halves until the task that spoils it is alone, and that one is dropped. The ids stay in
+		// flight meanwhile.
+		if len(tasks) == 1 {
+			a.release(tasks)
+			a.drop(tasks[0], Permanent)
+			return
+		}
+		half := len(tasks) / 2
+		a.split = append(a.split, tasks[:half], tasks[half:])
 	}
-}
-
-// refuse isolates the task that spoils a batch: it splits the batch in halves until that task is alone, and then
-// drops it. The ids stay in flight meanwhile.
-func (a *acceptor[K, T]) refuse(tasks []*holder[K, T]) {
-	if len(tasks) == 1 {
-		a.release(tasks)
-		a.drop(tasks[0], Permanent)
-		return
-	}
-	half := len(tasks) / 2
-	a.split = append(a.split, tasks[:half], tasks[half:])
 }
 
 // release records that tasks are no longer in flight.
@@ -188,7 +184,13 @@ func (a *acceptor[K, T]) reprocess(tasks []*holder[K, T], now time.Time) {
 		case h.expired(now):
 			a.drop(h, Expired)
 		case superseded:
-			a.supersede(h, newer)
+			// Upstream drops the older one, but that may hold more than the newer one, which was submitted while it was
+			// in flight (a heartbeat after a registration that never arrived). So they are merged, as if both were
+			// pending, and the merged task takes the older one's place at the head.
+			a.merge(h, newer)
+			a.order.remove(newer)
+			a.pending[h.id] = h
+			a.order.prepend(h)
 		case a.full():
 			a.drop(h, Overflow)
 		default:
@@ -196,17 +198,6 @@ func (a *acceptor[K, T]) reprocess(tasks []*holder[K, T], now time.Time) {
 			a.order.prepend(h)
 		}
 	}
-}
-
-// supersede merges a task that was given back with the pending one that was submitted while it was in flight.
-// Upstream drops the older one, but that may hold more than the newer one (a heartbeat after a registration that
-// never arrived), so they are merged, as if both were pending. The merged task takes the older one's place at the
-// head.
-func (a *acceptor[K, T]) supersede(older, newer *holder[K, T]) {
-	a.merge(older, newer)
-	a.order.remove(newer)
-	a.pending[older.id] = older
-	a.order.prepend(older)
 }
 
 // accept puts a new task at the end, or merges it into the pending one of its id, whose place it takes. A task beyond

@@ -23,7 +23,16 @@ func (a *acceptor[K, T]) assign(now time.Time) nap {
 			return nap{held, a.config.batch()}
 		}
 		if tasks := a.next(now); len(tasks) > 0 {
-			a.handOut(tasks, now)
+			for _, h := range tasks {
+				a.inFlight[h.id] = struct{}{}
+				if _, ok := a.pending[h.id]; ok {
+					a.blocked++
+				}
+			}
+			a.requests--
+			a.stats.LastBatchSize = len(tasks)
+			a.pacer.charge(len(tasks), now)
+			a.work <- work[K, T]{tasks, now}
 		}
 	}
 	return nap{tasks: a.config.batch()}
@@ -62,7 +71,15 @@ func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
 		part := a.split[n-1]
 		a.split = a.split[:n-1]
 		a.release(part)
-		return a.unexpired(part, now)
+		useful := part[:0]
+		for _, h := range part {
+			if h.expired(now) {
+				a.drop(h, Expired)
+				continue
+			}
+			useful = append(useful, h)
+		}
+		return useful
 	}
 	tasks := make([]*holder[K, T], 0, min(a.free(), a.config.batch()))
 	for h := a.order.head; h != nil && len(tasks) < a.config.batch(); {
@@ -77,33 +94,6 @@ func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
 		h = following
 	}
 	return tasks
-}
-
-// unexpired drops tasks that have expired, and returns the others.
-func (a *acceptor[K, T]) unexpired(tasks []*holder[K, T], now time.Time) []*holder[K, T] {
-	useful := tasks[:0]
-	for _, h := range tasks {
-		if h.expired(now) {
-			a.drop(h, Expired)
-			continue
-		}
-		useful = append(useful, h)
-	}
-	return useful
-}
-
-// handOut gives tasks to a worker that asked.
-func (a *acceptor[K, T]) handOut(tasks []*holder[K, T], now time.Time) {
-	for _, h := range tasks {
-		a.inFlight[h.id] = struct{}{}
-		if _, ok := a.pending[h.id]; ok {
-			a.blocked++
-		}
-	}
-	a.requests--
-	a.stats.LastBatchSize = len(tasks)
-	a.pacer.charge(len(tasks), now)
-	a.work <- work[K, T]{tasks, now}
 }
 
 func (a *acceptor[K, T]) isInFlight(h *holder[K, T]) bool {

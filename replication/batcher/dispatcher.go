@@ -50,7 +50,7 @@ func (d *Dispatcher[K, T]) Process(id K, task T, expiry time.Time) {
 func (d *Dispatcher[K, T]) Run(ctx context.Context, drain time.Duration) error {
 	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	e := newExecutor(&d.config, d.inbox)
+	e := &executor[K, T]{config: &d.config, inbox: d.inbox, work: make(chan work[K, T], d.config.WorkerCount)}
 	e.start(sending)
 	a := newAcceptor(&d.config, d.inbox, e.work)
 	pprof.Do(ctx, labels("TaskAcceptor-"+d.config.Name), func(ctx context.Context) {
@@ -67,15 +67,38 @@ func (d *Dispatcher[K, T]) Run(ctx context.Context, drain time.Duration) error {
 
 // Reached reports that the receiver was reached by something other than a task, which ends the pause after network
 // failures. The pause after congestion goes on.
-func (d *Dispatcher[K, T]) Reached() { d.inbox.reach() }
+func (d *Dispatcher[K, T]) Reached() {
+	d.inbox.mu.Lock()
+	defer d.inbox.mu.Unlock()
+	d.inbox.left.reached = true
+	signal(d.inbox.wake)
+}
 
 // Room returns how many more tasks of new ids fit without an overflow, even if everything that workers have comes
 // back.
-func (d *Dispatcher[K, T]) Room() int { return d.inbox.room(d.config.MaxBufferSize) }
+func (d *Dispatcher[K, T]) Room() int {
+	d.inbox.mu.Lock()
+	defer d.inbox.mu.Unlock()
+	return max(d.config.MaxBufferSize-d.inbox.load, 0)
+}
 
 // Freed receives a value when Room has grown, or when nothing is pending or in flight any more. Values are not
 // counted: after reading one, call Room.
 func (d *Dispatcher[K, T]) Freed() <-chan struct{} { return d.inbox.freed }
 
 // Stats returns the current numbers.
-func (d *Dispatcher[K, T]) Stats() Stats { return d.inbox.snapshot() }
+func (d *Dispatcher[K, T]) Stats() Stats {
+	b := d.inbox
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.stats
+	s.AcceptedTasks = b.accepted
+	s.StoppedTasks += b.refused
+	s.AcceptorQueueSize = len(b.left.accepted)
+	for _, r := range b.left.reports {
+		if r.result.again() {
+			s.ReprocessQueueSize += len(r.work.tasks)
+		}
+	}
+	return s
+}

@@ -18,10 +18,6 @@ type executor[K comparable, T any] struct {
 	group  sync.WaitGroup
 }
 
-func newExecutor[K comparable, T any](c *Config[K, T], b *inbox[K, T]) *executor[K, T] {
-	return &executor[K, T]{config: c, inbox: b, work: make(chan work[K, T], c.WorkerCount)}
-}
-
 // start starts the workers. Their transmissions end with ctx at the latest.
 func (e *executor[K, T]) start(ctx context.Context) {
 	name := "TaskBatchingWorker-"
@@ -29,7 +25,14 @@ func (e *executor[K, T]) start(ctx context.Context) {
 		name = "TaskNonBatchingWorker-"
 	}
 	for range e.config.WorkerCount {
-		e.group.Go(func() { pprof.Do(ctx, labels(name+e.config.Name), e.worker) })
+		e.group.Go(func() {
+			pprof.Do(ctx, labels(name+e.config.Name), func(ctx context.Context) {
+				e.inbox.ask()
+				for w := range e.work {
+					e.inbox.report(w, e.run(ctx, w))
+				}
+			})
+		})
 	}
 }
 
@@ -37,13 +40,6 @@ func (e *executor[K, T]) start(ctx context.Context) {
 func (e *executor[K, T]) stop() {
 	close(e.work)
 	e.group.Wait()
-}
-
-func (e *executor[K, T]) worker(ctx context.Context) {
-	e.inbox.ask()
-	for w := range e.work {
-		e.inbox.report(w, e.run(ctx, w))
-	}
 }
 
 // run transmits one piece of work. A bug in the Processor costs the task that shows it, and never a worker.

@@ -71,14 +71,6 @@ func (b *inbox[K, T]) report(w work[K, T], r Result) {
 	signal(b.wake)
 }
 
-// reach records that the receiver was reached.
-func (b *inbox[K, T]) reach() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left.reached = true
-	signal(b.wake)
-}
-
 // swap returns what was left. It reuses the slices of used, which the caller got before.
 func (b *inbox[K, T]) swap(used mail[K, T]) mail[K, T] {
 	empty := mail[K, T]{accepted: emptied(used.accepted), reports: emptied(used.reports)}
@@ -122,27 +114,6 @@ func (b *inbox[K, T]) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.load == 0
-}
-
-func (b *inbox[K, T]) room(size int) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(size-b.load, 0)
-}
-
-func (b *inbox[K, T]) snapshot() Stats {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.stats
-	s.AcceptedTasks = b.accepted
-	s.StoppedTasks += b.refused
-	s.AcceptorQueueSize = len(b.left.accepted)
-	for _, r := range b.left.reports {
-		if r.result.again() {
-			s.ReprocessQueueSize += len(r.work.tasks)
-		}
-	}
-	return s
 }
 
 // emptied returns a slice for reuse, unless a burst has made it so large that it is better released.

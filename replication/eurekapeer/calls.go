@@ -72,18 +72,8 @@ func (l *Link) ask(ctx context.Context, replicated bool, method, target string, 
 	if err != nil {
 		return response{}, link.Failed(batcher.PermanentError, err)
 	}
-	l.identify(r, replicated, len(body) > 0)
-	resp, err := l.exchange(r)
-	if err != nil {
-		return response{}, link.Failed(link.FailureOf(err, connected.Load()), err)
-	}
-	return resp, nil
-}
-
-// identify sets the header fields that tell Eureka servers of each other.
-func (l *Link) identify(r *http.Request, replicated, body bool) {
 	r.Header.Set("Accept", "application/json")
-	if body {
+	if len(body) > 0 {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("DiscoveryIdentity-Name", "DefaultServer")
@@ -98,6 +88,11 @@ func (l *Link) identify(r *http.Request, replicated, body bool) {
 		password, _ := l.user.Password()
 		r.SetBasicAuth(l.user.Username(), password)
 	}
+	resp, err := l.exchange(r)
+	if err != nil {
+		return response{}, link.Failed(link.FailureOf(err, connected.Load()), err)
+	}
+	return resp, nil
 }
 
 func (l *Link) exchange(r *http.Request) (response, error) {

@@ -39,7 +39,13 @@ func (l *Link) Run(ctx context.Context) error {
 		case <-next.C:
 		}
 		err := self.renew(ctx)
-		self.logChange(ctx, err)
+		if changed := self.failing != (err != nil); changed && ctx.Err() == nil {
+			if self.failing = err != nil; self.failing {
+				self.env.Log.Warn("this node cannot register with a Eureka server", "peer", self.env.Peer.Name, "err", err)
+			} else {
+				self.env.Log.Info("this node is registered with a Eureka server", "peer", self.env.Peer.Name)
+			}
+		}
 		if err != nil {
 			next.Reset(selfRetry)
 		} else {
@@ -97,19 +103,6 @@ func (s *registration) cancel(ctx context.Context) {
 	if _, err := s.ask(ctx, false, http.MethodDelete, instancePath(s.lease.Key()), nil); err != nil {
 		s.env.Log.Debug("this node stays registered with a Eureka server until that evicts it", "peer", s.env.Peer.Name, "err", err)
 	}
-}
-
-// logChange logs once per change of state.
-func (s *registration) logChange(ctx context.Context, err error) {
-	if ctx.Err() != nil || s.failing == (err != nil) {
-		return
-	}
-	s.failing = err != nil
-	if s.failing {
-		s.env.Log.Warn("this node cannot register with a Eureka server", "peer", s.env.Peer.Name, "err", err)
-		return
-	}
-	s.env.Log.Info("this node is registered with a Eureka server", "peer", s.env.Peer.Name)
 }
 
 // selfLease describes this node as an instance that listens at an address (host:port).

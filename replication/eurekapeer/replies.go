@@ -96,9 +96,14 @@ func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*regis
 		l.registerAgain(t.task)
 		return nil, nil
 	}
-	i, err := registrable(t.task.Key, theirs)
+	// It is checked as if it were registered here.
+	document := eureka.AppendInstanceDocument(nil, eureka.Format{}, theirs, theirs.RenewedAt)
+	i, err := eureka.DecodeRegistration(document, eureka.Format{}, t.task.Key.App)
+	if err == nil && i.Key() != t.task.Key {
+		err = fmt.Errorf("it is %s", i.Key())
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("a newer %s cannot be taken over: %w", t.task.Key, err)
 	}
 	return []*registry.Instance{i}, nil
 }
@@ -120,19 +125,6 @@ func (l *Link) fetch(ctx context.Context, key registry.Key) (*registry.Lease, er
 		return nil, fmt.Errorf("GET %s: %w", target, err)
 	}
 	return theirs, nil
-}
-
-// registrable checks an instance from a server as if it were registered here.
-func registrable(key registry.Key, theirs *registry.Lease) (*registry.Instance, error) {
-	document := eureka.AppendInstanceDocument(nil, eureka.Format{}, theirs, theirs.RenewedAt)
-	i, err := eureka.DecodeRegistration(document, eureka.Format{}, key.App)
-	if err == nil && i.Key() != key {
-		err = fmt.Errorf("it is %s", i.Key())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("a newer %s cannot be taken over: %w", key, err)
-	}
-	return i, nil
 }
 
 // registerNewer registers the newer instances of the server here, with the overrides that the server has for them.

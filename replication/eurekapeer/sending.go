@@ -33,7 +33,24 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 		all = append(all, partsOf(v, t)...)
 	}
 	if l.env.Peer.Single {
-		return l.sendOneByOne(ctx, all)
+		// sendOneByOne makes one call per item, a client's call with the mark of replication, for servers that accept no
+		// batches. A refusal is final if the server says nothing more about it.
+		result := batcher.Success
+		for n := range all {
+			itemResult, err := l.call(ctx, all[n])
+			if err != nil {
+				l.env.Failed(err)
+				l.refuseAlone(all[n:n+1], err)
+				if link.ResultOf(err) != batcher.PermanentError {
+					return link.ResultOf(err)
+				}
+				result = batcher.PermanentError
+				continue
+			}
+			l.env.Succeeded()
+			l.follow(ctx, all[n:n+1], []eureka.ItemResult{itemResult})
+		}
+		return result
 	}
 	for some := range slices.Chunk(all, maxItems) {
 		if result := l.sendBatch(ctx, some); result != batcher.Success {
@@ -63,27 +80,6 @@ func (l *Link) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Tas
 		}
 	}
 	return api.PeerDiff{}, all, link.ErrNoDigests
-}
-
-// sendOneByOne makes one call per item, a client's call with the mark of replication, for servers that accept no
-// batches. A refusal is final if the server says nothing more about it.
-func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
-	result := batcher.Success
-	for n := range all {
-		itemResult, err := l.call(ctx, all[n])
-		if err != nil {
-			l.env.Failed(err)
-			l.refuseAlone(all[n:n+1], err)
-			if link.ResultOf(err) != batcher.PermanentError {
-				return link.ResultOf(err)
-			}
-			result = batcher.PermanentError
-			continue
-		}
-		l.env.Succeeded()
-		l.follow(ctx, all[n:n+1], []eureka.ItemResult{itemResult})
-	}
-	return result
 }
 
 // call makes the call of one item, and returns the response as the result that the item would have in a batch.

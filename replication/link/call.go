@@ -71,11 +71,6 @@ type renewed struct {
 	until time.Time
 }
 
-// RoundTrip implements http.RoundTripper.
-func (r *renewed) RoundTrip(req *http.Request) (*http.Response, error) {
-	return r.transport().RoundTrip(req)
-}
-
 // transport returns the current one. Connections of the last one end once their calls have ended and they have been
 // idle.
 func (r *renewed) transport() *http.Transport {
@@ -116,7 +111,7 @@ const maxToken = 4096
 // RoundTrip implements http.RoundTripper.
 func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a.file == "" {
-		return a.renewed.RoundTrip(req)
+		return a.transport().RoundTrip(req)
 	}
 	password, err := certfiles.ReadPrivate(a.file, maxToken)
 	if err != nil {
@@ -127,7 +122,7 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	req = req.Clone(req.Context())
 	req.SetBasicAuth(a.user, strings.TrimSpace(string(password)))
-	return a.renewed.RoundTrip(req)
+	return a.transport().RoundTrip(req)
 }
 
 // user returns the user name in the peer's URLs. Our own servers check only the password.

@@ -2,7 +2,6 @@ package link
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -88,26 +87,17 @@ func (p PeerConfig) mistakes(datacenter string, consensus bool) []error {
 	wrong(len(p.URLs) == 0, "URLs is empty")
 	wrong(p.Kind == Eureka && len(p.URLs) > 1, "it has %d URLs: each Eureka server is a peer of its own", len(p.URLs))
 	for _, text := range p.URLs {
-		if err := checkURL(text); err != nil {
-			errs = append(errs, err)
+		u, err := url.Parse(text)
+		switch { // no error shows user info
+		case err != nil:
+			wrong(true, "a URL cannot be parsed: it must be like http://host:port")
+		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+			wrong(true, "URL %q must be absolute, like http://host:port", u.Redacted())
+		default:
+			wrong(strings.HasSuffix(u.Path, "/") || u.RawQuery != "" || u.Fragment != "", "URL %q must have no slash at its end, no query and no fragment", u.Redacted())
 		}
 	}
 	return errs
-}
-
-// checkURL refuses anything but an absolute HTTP URL. Its error never shows user info.
-func checkURL(text string) error {
-	u, err := url.Parse(text)
-	if err != nil {
-		return errors.New("a URL cannot be parsed: it must be like http://host:port")
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("URL %q must be absolute, like http://host:port", u.Redacted())
-	}
-	if strings.HasSuffix(u.Path, "/") || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("URL %q must have no slash at its end, no query and no fragment", u.Redacted())
-	}
-	return nil
 }
 
 // WithoutUser returns a URL as it may be shown.

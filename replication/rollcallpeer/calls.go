@@ -160,7 +160,13 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, link.WithoutURL(err)
 	}
-	c.learn(resp.Header.Get(codec.LevelHeader), resp.Header.Get(link.AuthModeHeader))
+	if levels, ok := codec.ParseReads(resp.Header.Get(codec.LevelHeader)); ok {
+		c.mu.Lock()
+		if c.levels, c.said = levels, time.Now(); c.peer.Kind == link.Datacenter {
+			c.mode = resp.Header.Get(link.AuthModeHeader)
+		}
+		c.mu.Unlock()
+	}
 	c.files.heard(resp.Header.Get(link.AuthFileHeader))
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
@@ -171,19 +177,6 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return resp.Body, nil
-}
-
-// learn takes over what a server says that it reads.
-func (c *calls) learn(header, mode string) {
-	levels, ok := codec.ParseReads(header)
-	if !ok {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.levels, c.said = levels, time.Now(); c.peer.Kind == link.Datacenter {
-		c.mode = mode
-	}
 }
 
 // Levels returns what the server that responded last reads, and when it said so, or zero if none has.
@@ -207,22 +200,18 @@ func refusal(r *http.Request, resp *http.Response) error {
 	if resp.StatusCode == http.StatusConflict {
 		err = fmt.Errorf("%w: %w", errConflict, err)
 	}
-	return link.Failed(meaning(resp.StatusCode), err)
+	// A node that accepts nothing from this sender, because it was not configured with it yet or is of an older
+	// version, does not refuse these tasks: they wait, and splitting the batch would only ask it more often.
+	result := batcher.PermanentError
+	switch resp.StatusCode {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusConflict, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusNotImplemented:
+		result = batcher.Congestion
+	}
+	return link.Failed(result, err)
 }
 
 // errConflict means that the peer rejects this sender's clock.
 var errConflict = errors.New("conflict")
-
-// meaning returns what a status means for the tasks. A node that accepts nothing from this sender, because it was not
-// configured with it yet or is of an older version, does not refuse these tasks: they wait, and splitting the batch
-// would only ask it more often.
-func meaning(status int) batcher.Result {
-	switch status {
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusConflict, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusNotImplemented:
-		return batcher.Congestion
-	}
-	return batcher.PermanentError
-}
 
 // messagePath is the endpoint of messages; those of digests and of the state are below it.
 const messagePath = "/v1/rollcall/replication"

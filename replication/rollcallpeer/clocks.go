@@ -1,6 +1,7 @@
 package rollcallpeer
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -38,8 +39,15 @@ func (c *clockRecords) record(view *registry.View, from senderName, late int64, 
 	if !known && late <= tooLate && !ahead {
 		return
 	}
-	if !known && !c.makeRoom(view) {
-		return
+	if !known && len(c.of) >= maxClockRecords { // drop the records of senders that the state no longer has
+		inState := map[senderName]bool{}
+		for _, s := range view.Senders() {
+			inState[senderName{s.DC, s.Name}] = true
+		}
+		maps.DeleteFunc(c.of, func(name senderName, _ clockRecord) bool { return !inState[name] })
+		if len(c.of) >= maxClockRecords {
+			return
+		}
 	}
 	found.late = late
 	if late > tooLate {
@@ -49,24 +57,6 @@ func (c *clockRecords) record(view *registry.View, from senderName, late int64, 
 		found.refused++
 	}
 	c.of[from] = found
-}
-
-// makeRoom drops the records of senders that the state no longer has, if there are too many. It returns false if that
-// freed no room. The caller holds c.mu.
-func (c *clockRecords) makeRoom(view *registry.View) bool {
-	if len(c.of) < maxClockRecords {
-		return true
-	}
-	known := map[senderName]bool{}
-	for _, s := range view.Senders() {
-		known[senderName{s.DC, s.Name}] = true
-	}
-	for name := range c.of {
-		if !known[name] {
-			delete(c.of, name)
-		}
-	}
-	return len(c.of) < maxClockRecords
 }
 
 func (c *clockRecords) get(of senderName) clockRecord {
@@ -79,9 +69,5 @@ func (c *clockRecords) get(of senderName) clockRecord {
 func (c *clockRecords) drop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for of := range c.of {
-		if of.name == name {
-			delete(c.of, of)
-		}
-	}
+	maps.DeleteFunc(c.of, func(of senderName, _ clockRecord) bool { return of.name == name })
 }

@@ -33,9 +33,6 @@ func (s scope) digests() map[string]registry.Digest {
 	return digests
 }
 
-// holds reports whether a lease is in the scope, whether or not it is old enough to be compared.
-func (s scope) holds(l *registry.Lease) bool { return s.all || l.Owner == s.owner }
-
 // differences returns the applications where the asker differs, in the order of their names, as many as fit into a
 // reply. Each comes with all its instances, including those that are too young to be compared: the asker must know
 // that they are here.
@@ -79,13 +76,14 @@ func (s scope) differing(q *Digests) []string {
 	return differ
 }
 
-// each calls do with the compared leases of some applications, sorted by name.
+// each calls do with the leases in the scope of some applications, sorted by name, whether or not they are old enough
+// to be compared.
 func (s scope) each(apps []string, do func(*registry.Lease)) {
 	if len(apps) == 0 {
 		return
 	}
 	for l := range s.view.All() {
-		if _, ok := slices.BinarySearch(apps, l.Instance.App); ok && s.holds(l) {
+		if _, ok := slices.BinarySearch(apps, l.Instance.App); ok && (s.all || l.Owner == s.owner) {
 			do(l)
 		}
 	}
@@ -193,7 +191,15 @@ func (c *comparison) addOurs(key registry.Key, what string) {
 // may still be in transit.
 func (c *comparison) addTheirs(key registry.Key, theirs Copy) {
 	if l, ok := c.scope.view.Find(key); ok {
-		c.addDisowned(l, theirs)
+		// Each side may attribute an instance to the other, so that neither would compare it as its own. The peer
+		// then gets this side's copy, and becomes its owner.
+		switch {
+		case c.cedesTo == "" || l.Owner != c.cedesTo:
+		case l.Sum() != theirs.Sum:
+			c.addOurs(l.Key(), compareVersions(l.Version(), theirs.Version))
+		default:
+			c.tasks = append(c.tasks, link.Task{Key: l.Key(), Facts: link.Registered})
+		}
 		return
 	}
 	rec, known := c.record(key)
@@ -209,18 +215,6 @@ func (c *comparison) addTheirs(key registry.Key, theirs Copy) {
 	c.diff.Extra++
 	if ok {
 		c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Canceled, Remove: remove})
-	}
-}
-
-// addDisowned adds an instance that each side attributes to the other, so that neither would compare it as its own.
-// The peer gets this side's copy, and becomes its owner.
-func (c *comparison) addDisowned(l *registry.Lease, theirs Copy) {
-	switch {
-	case c.cedesTo == "" || l.Owner != c.cedesTo:
-	case l.Sum() != theirs.Sum:
-		c.addOurs(l.Key(), compareVersions(l.Version(), theirs.Version))
-	default:
-		c.tasks = append(c.tasks, link.Task{Key: l.Key(), Facts: link.Registered})
 	}
 }
 

@@ -22,7 +22,7 @@ type Link struct {
 	log   *slog.Logger
 	every time.Duration // keepAlive, unless a test changes it
 
-	open atomic.Bool // compareModes has warned
+	open atomic.Bool // it was logged that callers are authenticated here but not at the peer
 
 	mu       sync.Mutex
 	sequence uint64
@@ -61,14 +61,6 @@ func (l *Link) Levels() (codec.Reads, time.Time) { return l.calls.Levels() }
 
 // AuthMode implements link.Rollcall.
 func (l *Link) AuthMode() string { return l.calls.AuthMode() }
-
-// compareModes warns, once per change, if callers are authenticated here but not at the peer.
-func (l *Link) compareModes() {
-	open := l.env.AsksMore(l.AuthMode())
-	if l.open.Swap(open) != open && open {
-		l.log.Warn("access control is off in the other datacenter, but on here: whoever reaches that one can act here in its name")
-	}
-}
 
 // silence returns the time since a message was last started; very long if none ever was.
 func (l *Link) silence() time.Duration {

@@ -81,8 +81,10 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if in.late > tooLate {
 		r.late.WithLabelValues(m.Datacenter).Inc()
 	}
-	if err := r.apply(access.FromServer(ctx, m.Node), origin, in); err != nil {
-		return nil, fmt.Errorf("apply %d items of %s: %w", len(m.Items), m.Node, err)
+	if len(in.ops) > 0 {
+		if in.applied, err = link.ApplyAll(access.FromServer(ctx, m.Node), r.side.Service, origin, in.ops); err != nil {
+			return nil, fmt.Errorf("apply %d items of %s: %w", len(m.Items), m.Node, err)
+		}
 	}
 	r.side.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)
 	if view, err = r.side.Service.View(ctx, registry.Stale); err != nil {
@@ -204,16 +206,6 @@ func (r *Receiver) now(view *registry.View) registry.Stamp {
 func (in *intake) add(item int, op registry.Op) {
 	in.items = append(in.items, item)
 	in.ops = append(in.ops, op)
-}
-
-// apply applies the operations of a message, together.
-func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake) error {
-	if len(in.ops) == 0 {
-		return nil
-	}
-	applied, err := link.ApplyAll(ctx, r.side.Service, origin, in.ops)
-	in.applied = applied
-	return err
 }
 
 // recordRefused records the items of a message that will always be refused, and those that are accepted. It leaves

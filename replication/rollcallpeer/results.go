@@ -59,7 +59,10 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) result 
 	case registry.Newer:
 		return result{Status: resultMissing, Error: "an older one is stored here"}
 	case registry.Older:
-		return e.older(key)
+		if l, ok := e.view.Find(key); ok {
+			return result{Status: resultOlder, Stored: e.stored(e.view.ReplicaOf(l, e.now))}
+		}
+		return e.removed(key)
 	case registry.Held:
 		return e.heldBack(key)
 	case registry.Refused:
@@ -83,15 +86,6 @@ func (e *resultMaker) heldBack(key registry.Key) result {
 		result.Again = max(e.view.LivesUntil(l)-e.now, 0)
 	}
 	return result
-}
-
-// older returns the result if a newer copy is stored.
-func (e *resultMaker) older(key registry.Key) result {
-	l, ok := e.view.Find(key)
-	if !ok {
-		return e.removed(key)
-	}
-	return result{Status: resultOlder, Stored: e.stored(e.view.ReplicaOf(l, e.now))}
 }
 
 // removed returns the result if the instance was removed, or its lease has ended.

@@ -80,7 +80,11 @@ func firstRefused(parts []part, results []result) error {
 func (l *Link) follow(t part, result result) {
 	switch {
 	case isHeld(result):
-		l.hold(t, result)
+		after := time.Duration(result.Again) * time.Millisecond
+		if result.Status != resultHeld {
+			after = time.Minute
+		}
+		l.env.Owed.Hold(t.task.Key, t.fact, "", result.Error, min(max(after, offerAgain), offerLatest))
 	case result.Status == resultOlder || result.Status == resultGone:
 		l.env.Owed.Drop(t.task.Key, "")
 	case result.Status == resultMissing && t.task.Tries < link.MaxTries:
@@ -159,7 +163,10 @@ func (l *Link) Run(ctx context.Context) error {
 			return nil
 		case <-due.C:
 		}
-		l.compareModes()
+		open := l.env.AsksMore(l.AuthMode())
+		if l.open.Swap(open) != open && open {
+			l.log.Warn("access control is off in the other datacenter, but on here: whoever reaches that one can act here in its name")
+		}
 		l.offer()
 		if l.silence() >= l.every {
 			l.send(ctx, l.level(), nil)

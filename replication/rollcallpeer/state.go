@@ -32,7 +32,16 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 	head.Heard = heard(&r.side, view, health.Clock)
 	s := stateWriter{ctx: ctx, w: w, level: r.side.Writes()}
 	s.write(&State{Head: head, Items: count(view.All()) + count(view.Removals())})
-	s.instances(view, health.Clock)
+	for l := range view.All() {
+		if !s.item(view.ReplicaOf(l, health.Clock)) {
+			return s.err
+		}
+	}
+	for rec := range view.Removals() {
+		if !s.item(view.RemoveOf(rec, health.Clock)) {
+			return s.err
+		}
+	}
 	return s.err
 }
 
@@ -59,20 +68,6 @@ func (s *stateWriter) item(op registry.Op) bool {
 	item := ItemOf(s.level, op)
 	s.write(&item)
 	return s.err == nil
-}
-
-// instances writes the live instances, then the records of removals.
-func (s *stateWriter) instances(view *registry.View, now int64) {
-	for l := range view.All() {
-		if !s.item(view.ReplicaOf(l, now)) {
-			return
-		}
-	}
-	for rec := range view.Removals() {
-		if !s.item(view.RemoveOf(rec, now)) {
-			return
-		}
-	}
 }
 
 func count[T any](all iter.Seq[T]) (n int) {

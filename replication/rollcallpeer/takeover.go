@@ -127,16 +127,6 @@ func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 	return kept
 }
 
-// hold remembers that the peer has a living instance of another client, and when it may be offered this one again.
-func (l *Link) hold(t part, result result) {
-	after := time.Duration(result.Again) * time.Millisecond
-	if result.Status != resultHeld {
-		after = time.Minute
-	}
-	after = min(max(after, offerAgain), offerLatest)
-	l.env.Owed.Hold(t.task.Key, t.fact, "", result.Error, after)
-}
-
 // isHeld reports whether the peer has a living instance of another client. Below level 3 only the reason says so.
 func isHeld(result result) bool {
 	return result.Status == resultHeld || result.Status == resultOlder && result.Error != ""

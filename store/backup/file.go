@@ -10,7 +10,6 @@
 package backup
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -65,19 +64,15 @@ func (h *Header) fields(c *codec.Codec) {
 	}
 }
 
-// countOf counts the records of an image.
-func countOf(m *kv.Image) Counts {
-	return Counts{Instances: len(m.Instances), Nodes: len(m.Nodes), Keys: len(m.Pairs), Sessions: len(m.Sessions), Permits: len(m.Permits), Roles: len(m.Access.Roles), Tokens: len(m.Access.Tokens)}
-}
-
-func (c *Counts) add(o Counts) {
-	c.Instances += o.Instances
-	c.Nodes += o.Nodes
-	c.Keys += o.Keys
-	c.Sessions += o.Sessions
-	c.Permits += o.Permits
-	c.Roles += o.Roles
-	c.Tokens += o.Tokens
+// add counts the records of an image.
+func (c *Counts) add(m *kv.Image) {
+	c.Instances += len(m.Instances)
+	c.Nodes += len(m.Nodes)
+	c.Keys += len(m.Pairs)
+	c.Sessions += len(m.Sessions)
+	c.Permits += len(m.Permits)
+	c.Roles += len(m.Access.Roles)
+	c.Tokens += len(m.Access.Tokens)
 }
 
 // frames writes frames: a length, that many bytes, and a checksum of both. The first error sticks.
@@ -86,12 +81,6 @@ type frames struct {
 	sum hash.Hash // of everything written so far
 	n   int64
 	err error
-}
-
-func newFrames(w io.Writer, level byte) *frames {
-	f := &frames{w: w, sum: sha256.New()}
-	f.write(append([]byte(magic), level))
-	return f
 }
 
 func (f *frames) write(b []byte) {
@@ -111,13 +100,6 @@ func (f *frames) frame(content []byte, seed uint64) {
 	f.write(head)
 	f.write(content)
 	f.write(binary.BigEndian.AppendUint64(nil, sum))
-}
-
-// close writes the end of the file: an empty frame, and the checksum of everything.
-func (f *frames) close() error {
-	f.frame(nil, 0)
-	f.write(f.sum.Sum(nil))
-	return f.err
 }
 
 // seedOf returns the checksum of what precedes the first frame; that frame's checksum starts from it.

@@ -195,7 +195,7 @@ func each(from io.Reader, do func(kv.Image)) (Header, error) {
 				return Header{}, damaged(start, "instance %s: %v", s.Instance.Key(), err)
 			}
 		}
-		found.add(countOf(&m))
+		found.add(&m)
 		do(m)
 	}
 	if found != r.Header.Counts {

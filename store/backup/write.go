@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"crypto/sha256"
 	"io"
 	"runtime"
 
@@ -46,15 +47,17 @@ func Write(w io.Writer, from Source) (Header, int64, error) {
 	if err != nil {
 		return h, 0, err
 	}
-	p := &parts{frames: newFrames(w, h.Level), packer: packer, level: h.Level}
+	p := &parts{frames: &frames{w: w, sum: sha256.New()}, packer: packer, level: h.Level}
+	p.write(append([]byte(magic), h.Level))
 	c := codec.Writer(nil, h.Level)
 	h.fields(&c)
 	p.frame(c.Written(), seedOf(h.Level))
 	p.addRegistry(v)
 	p.addCoordination(from.KV)
 	p.flush()
-	err = p.close()
-	return h, p.n, err
+	p.frame(nil, 0) // the end: an empty frame, and the checksum of everything
+	p.write(p.sum.Sum(nil))
+	return h, p.n, p.err
 }
 
 // parts collects records into parts.
@@ -142,14 +145,10 @@ func (p *parts) flush() {
 		return
 	}
 	runtime.Gosched() // lets renewals run in between
-	p.frame(p.pack(p.part), 0)
-	p.part, p.weight = kv.Image{}, 0
-}
-
-func (p *parts) pack(m kv.Image) []byte {
-	plain := m.Encode(p.level)
+	plain := p.part.Encode(p.level)
 	runtime.Gosched()
-	return p.packer.EncodeAll(plain, nil)
+	p.frame(p.packer.EncodeAll(plain, nil), 0)
+	p.part, p.weight = kv.Image{}, 0
 }
 
 // Nothing returns an empty part at a level.

@@ -35,20 +35,6 @@ func (s *Raft) serveAsk(question []byte) AskReply {
 	return AskReply{Answer: port.Refused, Error: err.Error()}
 }
 
-// askAt asks the leader, which is another node, by the call Node.Ask.
-func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
-	reply, err := port.Invoke[AskReply](ctx, s.nodes, address, "Node.Ask", question)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
-	case reply.Answer == port.NotLeader:
-		return nil, fmt.Errorf("%s: %w", address, registry.ErrNoLeader)
-	case reply.Answer != port.OK:
-		return nil, errors.New(reply.Error)
-	}
-	return reply.Bytes, nil
-}
-
 // askTimeout bounds a question to the leader.
 const askTimeout = 5 * time.Second
 
@@ -75,7 +61,17 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
 	}
 	defer context.AfterFunc(leader.Replaced, cancel)()
-	return s.askAt(ctx, s.nodes.DialAddress(leader.ID, leader.Address), question)
+	address := s.nodes.DialAddress(leader.ID, leader.Address)
+	reply, err := port.Invoke[AskReply](ctx, s.nodes, address, "Node.Ask", question)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
+	case reply.Answer == port.NotLeader:
+		return nil, fmt.Errorf("%s: %w", address, registry.ErrNoLeader)
+	case reply.Answer != port.OK:
+		return nil, errors.New(reply.Error)
+	}
+	return reply.Bytes, nil
 }
 
 // replyHere answers a question on this node, the leader.

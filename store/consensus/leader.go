@@ -41,25 +41,20 @@ func (s *Raft) followNotify(ctx context.Context) {
 			stop()
 			stop = func() {}
 			if leads {
-				stop = s.startLeadership(ctx)
+				leading, end := context.WithCancel(ctx)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					s.serveAsLeader(leading)
+				}()
+				stop = func() {
+					end()
+					<-done
+				}
 			}
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// startLeadership runs a leadership until the returned function is called, which waits for its end.
-func (s *Raft) startLeadership(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.serveAsLeader(ctx)
-	}()
-	return func() {
-		cancel()
-		<-done
 	}
 }
 
@@ -124,7 +119,13 @@ func (s *Raft) work(ctx context.Context, l *membership.Leadership) {
 	defer ending.Wait()
 	ending.Go(func() { expiry.NewEvictor(s.evictionEnv(l)).Run(ctx) })
 	ending.Go(func() { expiry.NewCoordinator(s.coordinationEnv()).Run(ctx) })
-	ending.Go(func() { s.lookAfterNodes(ctx) })
+	ending.Go(func() { // it asks the other nodes, which may take a while if one does not respond
+		promoter, raiser := s.members.Promoter(), s.members.Raiser()
+		wait.Every(ctx, time.Second, func(now time.Time) {
+			promoter.Round(ctx)
+			raiser.Round(ctx, now)
+		})
+	})
 	ending.Go(func() { s.compareReplicas(ctx) })
 	clock := time.NewTicker(expiry.ClockInterval)
 	defer clock.Stop()
@@ -147,16 +148,6 @@ func (s *Raft) work(ctx context.Context, l *membership.Leadership) {
 			}
 		}
 	}
-}
-
-// lookAfterNodes decides who votes and which level the cluster writes, until ctx ends. It asks the other nodes, which
-// may take a while if one does not respond.
-func (s *Raft) lookAfterNodes(ctx context.Context) {
-	promoter, raiser := s.members.Promoter(), s.members.Raiser()
-	wait.Every(ctx, time.Second, func(now time.Time) {
-		promoter.Round(ctx)
-		raiser.Round(ctx, now)
-	})
 }
 
 // evictionEnv returns what the evictor of a leadership needs.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -85,11 +87,15 @@ func (s *Raft) trimLog(ctx context.Context, share float64) (saved bool) {
 	return err == nil
 }
 
-// lastSnapshot returns the newest snapshot.
-func (s *Raft) lastSnapshot() snapshotNow {
+// lastSnapshot returns the newest snapshot. Raft names it by term, index and time (raft.snapshotName).
+func (s *Raft) lastSnapshot() (last snapshotNow) {
 	found, err := s.snapshots.List()
 	if err != nil || len(found) == 0 {
-		return snapshotNow{}
+		return last
 	}
-	return snapshotOf(found[0])
+	last.index, last.bytes = found[0].Index, found[0].Size
+	if ms, err := strconv.ParseInt(found[0].ID[strings.LastIndexByte(found[0].ID, '-')+1:], 10, 64); err == nil {
+		last.at = time.UnixMilli(ms)
+	}
+	return last
 }

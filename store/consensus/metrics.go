@@ -1,11 +1,8 @@
 package consensus
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -63,15 +60,6 @@ type snapshotNow struct {
 	index uint64
 	bytes int64
 	at    time.Time
-}
-
-// snapshotOf describes a snapshot from Raft's list. Raft names it by term, index and time (raft.snapshotName).
-func snapshotOf(m *raft.SnapshotMeta) snapshotNow {
-	s := snapshotNow{index: m.Index, bytes: m.Size}
-	if ms, err := strconv.ParseInt(m.ID[strings.LastIndexByte(m.ID, '-')+1:], 10, 64); err == nil {
-		s.at = time.UnixMilli(ms)
-	}
-	return s
 }
 
 // raftGauges shows what Raft has on this node's disk and in its memory, and whether the cluster's settings are this

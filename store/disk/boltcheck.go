@@ -212,37 +212,28 @@ func (c *boltCheck) bucket(name, value []byte) error {
 
 // tree checks a page and the pages below it, whose keys are from first on and before last; nil means no bound.
 func (c *boltCheck) tree(id uint64, first, last []byte, each func(key, value []byte, isBucket bool) error) error {
-	b, err := c.read(id)
-	if err != nil {
-		return err
-	}
-	return c.page(b, id, first, last, each)
-}
-
-// read reads a page and its overflow pages.
-func (c *boltCheck) read(id uint64) ([]byte, error) {
 	if id < 2 || id >= c.end {
-		return nil, fmt.Errorf("page %d does not exist", id)
+		return fmt.Errorf("page %d does not exist", id)
 	}
 	var header [boltHeader]byte
 	if _, err := c.file.ReadAt(header[:], int64(id)*c.pageSize); err != nil {
-		return nil, fmt.Errorf("page %d: %w", id, err)
+		return fmt.Errorf("page %d: %w", id, err)
 	}
-	more := uint64(binary.NativeEndian.Uint32(header[12:]))
+	more := uint64(binary.NativeEndian.Uint32(header[12:])) // overflow pages
 	if more >= c.end-id {
-		return nil, fmt.Errorf("page %d ends beyond the last one", id)
+		return fmt.Errorf("page %d ends beyond the last one", id)
 	}
 	for i := id; i <= id+more; i++ {
 		if _, twice := c.seen[i]; twice {
-			return nil, fmt.Errorf("page %d has two uses", i)
+			return fmt.Errorf("page %d has two uses", i)
 		}
 		c.seen[i] = struct{}{}
 	}
 	b := make([]byte, int64(more+1)*c.pageSize)
 	if _, err := c.file.ReadAt(b, int64(id)*c.pageSize); err != nil {
-		return nil, fmt.Errorf("page %d: %w", id, err)
+		return fmt.Errorf("page %d: %w", id, err)
 	}
-	return b, nil
+	return c.page(b, id, first, last, each)
 }
 
 // page checks bbolt's layout of a page: the elements, then their keys and values without a gap, in key order. So no

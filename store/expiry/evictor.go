@@ -91,7 +91,13 @@ func (e *Evictor) step(ctx context.Context) {
 	now, stalls := e.Clock()
 	e.row.record(now, stalls != e.believed)
 	if stalls != e.believed {
-		e.catchUp(ctx, now, stalls)
+		// After a stall (a pause of the process, a new leadership) everything committed meanwhile must be applied, and
+		// clients that could not be heard get one interval to renew. If the next stall comes before that is over, see
+		// stallRow.
+		if e.Confirm(ctx) {
+			e.believed, e.returnUntil = stalls, now+returnTime.Milliseconds()
+			e.next, e.early = now+e.Interval.Milliseconds(), false
+		}
 		return
 	}
 	began, long := e.row.long(2 * max(e.Interval, returnTime).Milliseconds())
@@ -126,26 +132,16 @@ func (e *Evictor) left(now int64) int {
 	return e.View().RoundLimit(evicted)
 }
 
-// catchUp recovers from a stall (a pause of the process, a new leadership): it makes sure that everything committed
-// meanwhile is applied, and gives clients that could not be heard one interval to renew. If the next stall comes
-// before that is over, see stallRow.
-func (e *Evictor) catchUp(ctx context.Context, now int64, stalls int) {
-	if !e.Confirm(ctx) {
-		return
-	}
-	e.believed = stalls
-	e.returnUntil = now + returnTime.Milliseconds()
-	e.next, e.early = now+e.Interval.Milliseconds(), false
-}
-
 // round does what is due, ordered so that no step invalidates the decision of an earlier one: first whether evictions
 // are withheld, last the evictions. What ends after the given time is left to the next round.
 func (e *Evictor) round(ctx context.Context, now, until int64) {
 	e.row.reset()
 	e.next, e.early = now+e.Interval.Milliseconds(), e.Upstream
-	additional, evicts := e.turn(now)
-	figures := e.View().Freshness(now)
-	decided := e.transit(ctx, now, figures)
+	evicts, additional := !e.Upstream || e.timer.due(now), int64(0)
+	if e.Upstream && evicts {
+		additional = e.timer.run(now)
+	}
+	decided := e.transit(ctx, now, e.View().Freshness(now))
 	e.recordTransitions(ctx)
 	if !decided || !e.proposeEnding(ctx, until) || !evicts || e.View().Preservation().State.Withholds() {
 		return
@@ -155,17 +151,6 @@ func (e *Evictor) round(ctx context.Context, now, until int64) {
 	due := e.spare(now, ended)
 	// Leases that stay are still at the top of the heap, so no early round follows then.
 	e.early = e.evict(ctx, now, due) && len(due) == all || e.Upstream
-}
-
-// turn reports whether this round may evict, and the time (ms) that it grants to every lease.
-func (e *Evictor) turn(now int64) (additional int64, evicts bool) {
-	if !e.Upstream {
-		return 0, true
-	}
-	if !e.timer.due(now) {
-		return 0, false
-	}
-	return e.timer.run(now), true
 }
 
 // transit makes the transition of self-preservation that is due. It returns false if one was due and could not be
@@ -243,19 +228,15 @@ func (e *Evictor) recordTransitions(ctx context.Context) {
 	e.seen = unseen[0]
 	for _, p := range slices.Backward(unseen) {
 		e.Metrics.transitions.WithLabelValues(p.State.String()).Inc()
-		e.logTransition(ctx, v, p)
+		level, message := slog.LevelInfo, "self-preservation lets evictions go on"
+		if p.State.Withholds() {
+			level, message = slog.LevelWarn, "self-preservation withholds evictions"
+		}
+		_, reason := v.Condition(p.Figures)
+		e.Log.Log(ctx, level, message, "state", p.State.String(), "reason", reason,
+			"leases", p.Figures.Leases, "counted", p.Figures.Counted, "fresh", p.Figures.Fresh, "expired", p.Figures.Expired,
+			"author", p.By.Author, "note", p.By.Reason)
 	}
-}
-
-func (e *Evictor) logTransition(ctx context.Context, v *registry.View, p registry.Preservation) {
-	level, message := slog.LevelInfo, "self-preservation lets evictions go on"
-	if p.State.Withholds() {
-		level, message = slog.LevelWarn, "self-preservation withholds evictions"
-	}
-	_, reason := v.Condition(p.Figures)
-	e.Log.Log(ctx, level, message, "state", p.State.String(), "reason", reason,
-		"leases", p.Figures.Leases, "counted", p.Figures.Counted, "fresh", p.Figures.Fresh, "expired", p.Figures.Expired,
-		"author", p.By.Author, "note", p.By.Reason)
 }
 
 // spare drops from the ended leases those of other datacenters that stay for now.
@@ -268,20 +249,16 @@ func (e *Evictor) spare(now int64, due []registry.EvictItem) []registry.EvictIte
 		dc := e.Owner(item.Handle)
 		stays, asked := spared[dc]
 		if !asked {
-			stays = e.sparesAll(now, dc)
+			var silent time.Duration
+			link, heard := e.View().Link(dc)
+			if heard {
+				silent = time.Duration(now-link.LastContact) * time.Millisecond
+			}
+			stays = e.Spares(dc, silent, heard)
 			spared[dc] = stays
 		}
 		return stays
 	})
-}
-
-// sparesAll reports whether the leases of a datacenter stay for now.
-func (e *Evictor) sparesAll(now int64, dc string) bool {
-	link, ok := e.View().Link(dc)
-	if !ok {
-		return e.Spares(dc, 0, false)
-	}
-	return e.Spares(dc, time.Duration(now-link.LastContact)*time.Millisecond, true)
 }
 
 // allInGrace reports whether there are leases and not one of them can end yet, because a leadership was established

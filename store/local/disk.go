@@ -119,17 +119,6 @@ func (d *registryFile) load() (*registry.Registry, error) {
 	if f == nil {
 		return registry.New(), nil
 	}
-	d.setMarks(*f)
-	f.Index += reserved
-	f.Cluster = "" // each start is a history of its own
-	r, err := registry.Thaw(*f)
-	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", d.path, explainLocal(err))
-	}
-	return r, nil
-}
-
-func (d *registryFile) setMarks(f registry.Frozen) {
 	d.marks = marks{renewedTo: f.Clock.Lease}
 	for _, rec := range f.Removals {
 		d.recordedTo = rec.Lease.Changed
@@ -137,6 +126,13 @@ func (d *registryFile) setMarks(f registry.Frozen) {
 			d.reducedTo = rec.Lease.Changed
 		}
 	}
+	f.Index += reserved
+	f.Cluster = "" // each start is a history of its own
+	r, err := registry.Thaw(*f)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", d.path, explainLocal(err))
+	}
+	return r, nil
 }
 
 // read reads the file. It returns nil if nothing was written yet.

@@ -21,7 +21,11 @@ func newLocalMetrics(s *Store) *localMetrics {
 		store.AppliedGauge(func() uint64 { return uint64(s.view.Load().Index()) }))
 	add := promauto.With(s.cfg.Metrics)
 	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_store_unwritten_changes", Help: "Changes that are not on disk yet."},
-		func() float64 { return float64(s.unwritten()) })
+		func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return float64(s.view.Load().Index() - s.flushed)
+		})
 	return &localMetrics{
 		operations: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operations_total", Help: "Operations that callers of this node asked for."}),
 		panics:     add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operation_panics_total", Help: "Operations that panicked and were refused; each is a defect."}),
@@ -29,11 +33,4 @@ func newLocalMetrics(s *Store) *localMetrics {
 		flushes:    store.SyncSeconds(s.cfg.Metrics),
 		eviction:   expiry.NewEvictorMetrics(s.cfg.Metrics),
 	}
-}
-
-// unwritten returns how many changes are not on disk.
-func (s *Store) unwritten() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return uint64(s.view.Load().Index() - s.flushed)
 }

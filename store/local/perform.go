@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -76,8 +77,8 @@ func (s *Store) apply(ctx context.Context, c call, ops []registry.Op) ([]registr
 	return results, nil
 }
 
-// admit waits for the start of Run, and refuses a call if one of its operations is larger than a log would take, so
-// that both modes accept the same.
+// admit waits for the start of Run. It refuses a call if one of its operations is larger than a log would take, so
+// that both modes accept the same, or cannot be written at this node's level.
 func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registry.Op) error {
 	for i, op := range ops {
 		if _, small := op.(registry.Renew); small {
@@ -87,8 +88,12 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 			return fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
 		}
 	}
-	if err := s.refuseAbove(origin, ops); err != nil {
-		return err
+	if now := s.level(); now != level.Newest {
+		for _, op := range ops {
+			if needs := fsm.Need(fsm.Item{Origin: origin, Op: op}); needs > now {
+				return &registry.LevelError{Text: level.Refusal(s.nodes(), needs)}
+			}
+		}
 	}
 	select {
 	case <-s.started:

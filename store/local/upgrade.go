@@ -4,9 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // Levels returns what this node's program reads.
@@ -21,20 +19,6 @@ func (s *Store) Levels() codec.Reads {
 // nodes returns what the nodes of the datacenter read.
 func (s *Store) nodes() []codec.NodeReads {
 	return append(s.cfg.Others(), codec.NodeReads{Name: s.cfg.Node, Known: true, Reads: s.Levels()})
-}
-
-// refuseAbove returns an error if an operation cannot be written at this node's level.
-func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
-	now := s.level()
-	if now == codec.Newest {
-		return nil
-	}
-	for _, op := range ops {
-		if needs := fsm.Need(fsm.Item{Origin: origin, Op: op}); needs > now {
-			return &registry.LevelError{Text: codec.LevelRefusal(s.nodes(), needs)}
-		}
-	}
-	return nil
 }
 
 // riseRound raises the level, several times if need be, while it is due, or while a node of the datacenter writes a

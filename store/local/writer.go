@@ -27,7 +27,13 @@ type txWriter struct {
 
 func (w *txWriter) write() error {
 	if w.whole {
-		w.clear()
+		for _, name := range buckets {
+			if err := w.tx.DeleteBucket(name); err != nil && !errors.Is(err, bbolterrors.ErrBucketNotFound) {
+				w.fail(err)
+			}
+		}
+		w.fail(createBuckets(w.tx))
+		w.marks = marks{}
 	}
 	if w.err != nil {
 		return w.err
@@ -35,10 +41,15 @@ func (w *txWriter) write() error {
 	w.leases, w.renewals = w.tx.Bucket(bucketLeases), w.tx.Bucket(bucketRenewals)
 	w.removals, w.removed = w.tx.Bucket(bucketRemovals), w.tx.Bucket(bucketRemoved)
 	for _, l := range byName(w.frozen.Leases, func(l registry.LeaseState) *registry.Lease { return l.Lease }) {
-		w.enterLease(l.name, l.record)
+		w.set(w.leases, l.name, fsm.AppendLeaseState(nil, w.level, l.record))
+		w.delete(w.renewals, l.name)
+		w.deleteRemoval(l.name)
 	}
 	for _, rec := range byName(w.frozen.Removals, func(rec registry.Removal) *registry.Lease { return rec.Lease }) {
-		w.removeLease(rec.name, rec.record)
+		w.delete(w.leases, rec.name)
+		w.delete(w.renewals, rec.name)
+		w.deleteRemoval(rec.name)
+		w.set(w.removed, rec.name, indexOnDisk(rec.record.Lease.Changed))
 	}
 	w.reduce()
 	for _, rec := range slices.Concat(w.amended, w.frozen.Removals) {
@@ -55,17 +66,6 @@ func (w *txWriter) write() error {
 	return w.err
 }
 
-// clear removes everything.
-func (w *txWriter) clear() {
-	for _, name := range buckets {
-		if err := w.tx.DeleteBucket(name); err != nil && !errors.Is(err, bbolterrors.ErrBucketNotFound) {
-			w.fail(err)
-		}
-	}
-	w.fail(createBuckets(w.tx))
-	w.marks = marks{}
-}
-
 // named is a record with its key.
 type named[T any] struct {
 	name   []byte
@@ -80,21 +80,6 @@ func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
 	}
 	sort.Slice(sorted, func(i, j int) bool { return bytes.Compare(sorted[i].name, sorted[j].name) < 0 })
 	return sorted
-}
-
-// enterLease enters a lease, and removes the record of the removal before it, if there is one.
-func (w *txWriter) enterLease(name []byte, l registry.LeaseState) {
-	w.set(w.leases, name, fsm.AppendLeaseState(nil, w.level, l))
-	w.delete(w.renewals, name)
-	w.deleteRemoval(name)
-}
-
-// removeLease removes a lease, and the record of the removal before the one that will be entered.
-func (w *txWriter) removeLease(name []byte, rec registry.Removal) {
-	w.delete(w.leases, name)
-	w.delete(w.renewals, name)
-	w.deleteRemoval(name)
-	w.set(w.removed, name, indexOnDisk(rec.Lease.Changed))
 }
 
 // enterRemoval enters the record of a removal.

@@ -263,19 +263,6 @@ func (c *Committer) refuse(proposals []*proposal, err error) {
 	}
 }
 
-// expire ends the calls that arrived before a time, and reports whether calls remain in the queue.
-func (c *Committer) expire(before time.Time) (waiting bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, k := range c.calls {
-		if !k.arrived.Before(before) {
-			break // the queue is in order of arrival
-		}
-		k.abandon(registry.ErrNoLeader)
-	}
-	return len(c.calls) > 0
-}
-
 // abandon ends a call that certainly takes no effect.
 func (k *call) abandon(err error) {
 	if k.state.CompareAndSwap(queued, abandoned) {

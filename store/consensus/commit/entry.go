@@ -87,7 +87,10 @@ func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, err
 		if errors.Is(err, raftio.ErrNoResult) && ctx.Err() == nil {
 			e.metrics.Commit.Observe(time.Since(e.started).Seconds())
 		}
-		return fsm.Applied{}, certain(err)
+		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout) || errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+			err = fmt.Errorf("%w: %w", port.ErrNotSent, err) // the entry is certainly not in the log
+		}
+		return fsm.Applied{}, err
 	}
 	switch r := e.future.Response().(type) {
 	case fsm.Applied:
@@ -97,12 +100,4 @@ func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, err
 		return fsm.Applied{}, r
 	}
 	return fsm.Applied{}, fmt.Errorf("the result of the entry is a %T", e.future.Response())
-}
-
-// certain marks the errors of raft.Apply after which the entry is certainly not in the log.
-func certain(err error) error {
-	if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout) || errors.Is(err, raft.ErrLeadershipTransferInProgress) {
-		return fmt.Errorf("%w: %w", port.ErrNotSent, err)
-	}
-	return err
 }

@@ -32,17 +32,10 @@ func (c *Committer) gather(ctx context.Context, arrived time.Time, items []fsm.I
 		return c.commit(ctx, arrived, items, size, AtOnce)
 	}
 	k := &call{items: items, size: size, done: make(chan struct{})}
-	if !c.collect(k) {
-		return fsm.Results{}, registry.ErrClosed
-	}
-	return c.await(ctx, k)
-}
-
-func (c *Committer) collect(k *call) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.closed {
-		return false
+		c.mu.Unlock()
+		return fsm.Results{}, registry.ErrClosed
 	}
 	if len(c.gathered) == 0 {
 		time.AfterFunc(c.patience, c.release)
@@ -50,7 +43,8 @@ func (c *Committer) collect(k *call) bool {
 	if c.gathered = append(c.gathered, k); len(c.gathered) == gatherMost {
 		c.releaseGathered()
 	}
-	return true
+	c.mu.Unlock()
+	return c.await(ctx, k)
 }
 
 // release queues the gathered calls. They count as arriving now: they wait for a leader as long as any other call.

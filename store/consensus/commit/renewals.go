@@ -72,8 +72,12 @@ func (k *renewalDelay) wait(now time.Time) time.Duration {
 func (c *Committer) holdBack(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.renewals.limit == 0 || len(c.calls)+len(c.proposals) == 0 || !c.onlyWhatMayWait() {
+	if c.renewals.limit == 0 || len(c.calls)+len(c.proposals) == 0 {
 		return false
+	}
+	if slices.ContainsFunc(c.calls, func(k *call) bool { return k.pace != MayWait }) ||
+		slices.ContainsFunc(c.proposals, func(p *proposal) bool { return !p.mayWait }) {
+		return false // something must be committed at once
 	}
 	if c.cfg.Leadership.Own() == nil {
 		return c.renewals.atLeader >= waitingBatches
@@ -84,22 +88,14 @@ func (c *Committer) holdBack(now time.Time) bool {
 	}
 	if !c.renewals.timerSet {
 		c.renewals.timerSet = true
-		time.AfterFunc(left, c.endWait)
+		time.AfterFunc(left, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.renewals.timerSet = false
+			c.signal()
+		})
 	}
 	return true
-}
-
-// onlyWhatMayWait reports whether nothing in the queue must be committed at once. The caller holds mu.
-func (c *Committer) onlyWhatMayWait() bool {
-	return !slices.ContainsFunc(c.calls, func(k *call) bool { return k.pace != MayWait }) &&
-		!slices.ContainsFunc(c.proposals, func(p *proposal) bool { return !p.mayWait })
-}
-
-func (c *Committer) endWait() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.renewals.timerSet = false
-	c.signal()
 }
 
 // sendAside reports whether a batch goes to the leader without a slot, because it may wait there. returnAside must

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
@@ -149,9 +150,18 @@ func (c *Committer) Sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		now, pause := time.Now(), expiry.ClockInterval
 		c.pauses.beat(now)
-		if c.expire(now.Add(-c.noLeader())) {
+		before := now.Add(-c.noLeader())
+		c.mu.Lock()
+		for _, k := range c.calls {
+			if !k.arrived.Before(before) {
+				break // the queue is in order of arrival
+			}
+			k.abandon(registry.ErrNoLeader)
+		}
+		if len(c.calls) > 0 {
 			pause = lookAgain
 		}
+		c.mu.Unlock()
 		wait.Pause(ctx, nil, pause)
 	}
 }

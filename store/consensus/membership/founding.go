@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -160,11 +161,7 @@ func (s *Members) foundStep(ctx context.Context, addresses []string, args FoundA
 	if len(consent) < s.cfg.Node.BootstrapExpect {
 		return nil, fmt.Errorf("%d of %d nodes agree on who founds the cluster (cluster.bootstrap-expect); trying again", len(consent), s.cfg.Node.BootstrapExpect)
 	}
-	agreed := make([]FoundReply, 0, len(consent))
-	for _, r := range consent {
-		agreed = append(agreed, r)
-	}
-	return agreed, nil
+	return slices.Collect(maps.Values(consent)), nil
 }
 
 func (s *Members) callFound(ctx context.Context, addresses []string, args FoundArgs) []port.Reply[FoundReply] {
@@ -194,15 +191,6 @@ func (s *Members) joinAsFounder(founders []disk.Founder) error {
 		own.Cluster, own.Founding.Founders = id, founders
 		return true
 	})
-}
-
-// foundersIn returns the founders in a log's first configuration, which joinAsFounder has written.
-func foundersIn(servers []raft.Server) []disk.Founder {
-	founders := make([]disk.Founder, len(servers))
-	for i, server := range servers {
-		founders[i] = disk.Founder{ID: string(server.ID), Addr: string(server.Address)}
-	}
-	return founders
 }
 
 func clusterOf(founders []disk.Founder) string {

@@ -67,7 +67,7 @@ func (s *Members) Calls() port.Calls {
 	return port.Calls{
 		"Node.State": port.Method(func(struct{}) NodeState { return s.State() }), "Node.Found": port.Method(s.Found),
 		"Node.Join": port.Method(s.Join), "Node.Remove": port.Method(s.Remove),
-		"Node.Finalize": port.Method(s.ServeFinalize), "Node.Transfer": port.Method(s.ServeTransfer),
+		"Node.Finalize": port.Method(s.serveFinalize), "Node.Transfer": port.Method(s.serveTransfer),
 	}
 }
 

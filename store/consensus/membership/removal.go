@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -112,7 +113,7 @@ func removalReply(err error) JoinReply {
 // moment it is in the leader's log: removing the wrong node while another one is down would leave a cluster that can
 // never agree on anything again, not even on its members.
 func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error {
-	silent := map[string]bool{} // server ids of voters without a reply yet
+	silent := map[string]string{} // names, by server id, of voters without a reply yet
 	var addresses []string
 	voters := 0
 	for _, m := range members {
@@ -121,7 +122,7 @@ func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error
 		}
 		voters++
 		if string(m.ID) != s.self {
-			silent[string(m.ID)] = true
+			silent[string(m.ID)] = disk.NodeName(string(m.ID))
 			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
 		}
 	}
@@ -133,16 +134,7 @@ func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error
 		delete(silent, a.Value.ServerID)
 	}
 	if up := voters - len(silent); up <= voters/2 {
-		return fmt.Errorf("%d of the %d voters left would be up, which is no majority: start or remove %s first", up, voters, namesOf(silent))
+		return fmt.Errorf("%d of the %d voters left would be up, which is no majority: start or remove %s first", up, voters, strings.Join(slices.Sorted(maps.Values(silent)), ", "))
 	}
 	return nil
-}
-
-func namesOf(serverIDs map[string]bool) string {
-	var names []string
-	for id := range serverIDs {
-		names = append(names, disk.NodeName(id))
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }

@@ -43,10 +43,16 @@ func (s *Members) Run(ctx context.Context) {
 // Search makes one attempt to become part of a cluster: an existing one, or a new one that the nodes of cluster.join
 // found together (see founding.go).
 func (s *Members) Search(ctx context.Context) error {
-	if members, err := s.All(); err != nil {
+	members, err := s.All()
+	if err != nil {
 		return err
-	} else if len(members) > 0 { // a crash came between founding and writing it down
-		return s.joinAsFounder(foundersIn(members))
+	}
+	if len(members) > 0 { // a crash came between founding and writing it down
+		founders := make([]disk.Founder, len(members))
+		for i, m := range members {
+			founders[i] = disk.Founder{ID: string(m.ID), Addr: string(m.Address)}
+		}
+		return s.joinAsFounder(founders)
 	}
 	seen := s.survey(ctx)
 	switch {
@@ -181,7 +187,8 @@ func (s *Members) checkCluster(ctx context.Context) error {
 			s.cfg.Outdated(s.cfg.Identity.Hello().Outdated(r.Value.Starts[s.self]))
 			return nil
 		case r.Err != nil || r.Value.ServerID == s.self || r.Value.Cluster == "":
-		case s.removedBy(r.Value):
+		case r.Value.Leads && r.Value.Term >= s.Raft.CurrentTerm() && !slices.Contains(r.Value.Members, s.self):
+			// A follower's state would prove nothing: the follower may lag, and this node may have joined just now.
 			s.cfg.Fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.cfg.Identity.Cluster()))
 			return nil
 		default:
@@ -230,12 +237,6 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 		s.cfg.Node.Log.Warn("a node in cluster.join belongs to another cluster: keep one of the two clusters, and start the nodes of the other with empty data directories, or correct cluster.join",
 			"other", f.ID, "address", f.Address, "its-cluster", f.ClusterID, "cluster", s.cfg.Identity.Cluster())
 	}
-}
-
-// removedBy reports whether the node whose state is st leads the cluster and does not have this node among its
-// committed members. A follower's state proves nothing: the follower may lag, and this node may have joined just now.
-func (s *Members) removedBy(st NodeState) bool {
-	return st.Leads && st.Term >= s.Raft.CurrentTerm() && !slices.Contains(st.Members, s.self)
 }
 
 // addressChanged reports whether the cluster knows this node by an address other than its current one.

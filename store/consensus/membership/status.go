@@ -45,12 +45,18 @@ func (s *Members) Status(ctx context.Context) Status {
 	if foreign := s.foreign.Load(); foreign != nil {
 		st.Foreign = *foreign
 	}
-	for _, m := range members {
-		st.Nodes = append(st.Nodes, nodeStatus(m, states))
-	}
 	var furthest uint64
-	for _, n := range st.Nodes {
+	for _, m := range members {
+		n := NodeStatus{ID: disk.NodeName(string(m.ID)), Cluster: string(m.Address), Role: "unreachable", Voter: m.Suffrage == raft.Voter}
+		if state, ok := states[m.ID]; ok {
+			n.HTTP, n.Role, n.Applied, n.Index, n.Reachable = state.HTTP, state.Role, state.Applied, state.Index, true
+			n.Version, n.Zone, n.Contact, n.DiskFree = state.Reads.Version, state.Zone, state.Contact, state.DiskFree
+		}
+		if m.Suffrage == raft.Nonvoter && n.Role == "follower" {
+			n.Role = "learner"
+		}
 		furthest = max(furthest, n.Applied)
+		st.Nodes = append(st.Nodes, n)
 	}
 	for i := range st.Nodes {
 		if n := &st.Nodes[i]; n.Reachable {
@@ -81,18 +87,4 @@ func (s *Members) Verify(ctx context.Context) Comparison {
 	}
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Name < nodes[j].Name })
 	return compareReplicas(nodes)
-}
-
-func nodeStatus(m raft.Server, states map[raft.ServerID]NodeState) NodeStatus {
-	n := NodeStatus{ID: disk.NodeName(string(m.ID)), Cluster: string(m.Address), Role: "unreachable", Voter: m.Suffrage == raft.Voter}
-	state, ok := states[m.ID]
-	if !ok {
-		return n
-	}
-	n.HTTP, n.Role, n.Applied, n.Index, n.Reachable = state.HTTP, state.Role, state.Applied, state.Index, true
-	n.Version, n.Zone, n.Contact, n.DiskFree = state.Reads.Version, state.Zone, state.Contact, state.DiskFree
-	if m.Suffrage == raft.Nonvoter && n.Role == "follower" {
-		n.Role = "learner"
-	}
-	return n
 }

@@ -31,8 +31,8 @@ func (s *Members) Transfer(ctx context.Context, name string) (to string, err err
 	return reply.Leader, nil
 }
 
-// ServeTransfer serves Transfer for another node.
-func (s *Members) ServeTransfer(name string) JoinReply {
+// serveTransfer serves Transfer for another node.
+func (s *Members) serveTransfer(name string) JoinReply {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
 	return s.transfer(ctx, name)

@@ -154,8 +154,8 @@ func (s *Members) Finalize(ctx context.Context) error {
 	return reply.Removal()
 }
 
-// ServeFinalize serves Finalize for another node.
-func (s *Members) ServeFinalize(struct{}) JoinReply {
+// serveFinalize serves Finalize for another node.
+func (s *Members) serveFinalize(struct{}) JoinReply {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
 	return s.finalize(ctx)

@@ -73,14 +73,13 @@ const (
 // plan decides what to do, from what the members have said.
 func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (step, raft.Server) {
 	ready := p.observe(now, look, states)
-	voters := 0
+	voters := votersIn(look)
 	var dead, unwilling raft.Server
 	after := p.members.cfg.Node.DeadAfter
 	for _, m := range look.Servers {
 		if m.Suffrage != raft.Voter {
 			continue
 		}
-		voters++
 		since, silent := p.silent[m.ID]
 		switch {
 		case states[m.ID].NoVote:

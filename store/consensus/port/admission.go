@@ -83,12 +83,6 @@ func (c *caller) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// oust ends a handshake to make room. The connection stays open until park closes it.
-func (c *caller) oust() {
-	c.ousted.Store(true)
-	c.Conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed connection
-}
-
 // late reports whether the handshake should have finished by now.
 func (c *caller) late(now time.Time) bool {
 	age := now.Sub(c.began)
@@ -132,12 +126,13 @@ func (a *admission) unfinished(address string) int {
 	return 0
 }
 
-// makeRoom ousts the oldest late handshake from an address.
+// makeRoom ousts the oldest late handshake from an address. The connection stays open until park closes it.
 func (a *admission) makeRoom(of *list.List, now time.Time) bool {
 	for e := of.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*caller); c.late(now) {
 			a.removeHandshake(c)
-			c.oust()
+			c.ousted.Store(true)
+			c.Conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed connection
 			return true
 		}
 	}
@@ -222,8 +217,7 @@ func (a *admission) remove(c *caller) {
 	a.removeNode(c)
 }
 
-// park reports whether a connection that is not served may stay open for a while, and counts it. unpark stops
-// counting it.
+// park reports whether a connection that is not served may stay open for a while, and counts it.
 func (a *admission) park() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -232,10 +226,4 @@ func (a *admission) park() bool {
 	}
 	a.parked++
 	return true
-}
-
-func (a *admission) unpark() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.parked--
 }

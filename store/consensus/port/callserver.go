@@ -35,7 +35,8 @@ func (t Calls) Serve(conn net.Conn, _ Hello) {
 	defer conn.Close()
 	var calls sync.WaitGroup
 	defer calls.Wait()
-	requests, replies := gob.NewDecoder(bufio.NewReader(conn)), newReplies(conn)
+	out := bufio.NewWriter(conn)
+	requests, replies := gob.NewDecoder(bufio.NewReader(conn)), &replies{conn: conn, out: out, enc: gob.NewEncoder(out)}
 	for {
 		var request rpc.Request
 		if err := requests.Decode(&request); err != nil {
@@ -67,11 +68,6 @@ type replies struct {
 	mu  sync.Mutex // guards the fields below
 	out *bufio.Writer
 	enc *gob.Encoder
-}
-
-func newReplies(conn net.Conn) *replies {
-	out := bufio.NewWriter(conn)
-	return &replies{conn: conn, out: out, enc: gob.NewEncoder(out)}
 }
 
 // send hangs up if it fails: a caller must not take part of a reply for the next one.

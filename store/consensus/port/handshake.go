@@ -53,11 +53,11 @@ func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
 		return &ForeignError{Own: own, Remote: remote}
 	}
 	if own.Cluster != "" && own.Cluster == remote.Cluster {
-		if err := cmp.Or(own.Outdated(remote.Known), own.Superseded(remote)); err != nil {
+		if err := cmp.Or(own.Outdated(remote.Known), own.superseded(remote)); err != nil {
 			n.Outdated(err)
 			return err
 		}
-		if err := remote.Superseded(own); err != nil {
+		if err := remote.superseded(own); err != nil {
 			return err
 		}
 		if err := remote.Outdated(n.Known(remote.ServerID)); err != nil {

@@ -42,9 +42,9 @@ func (e *supersededError) Error() string {
 	return fmt.Sprintf("the cluster was recovered (rollcall recover) without what node %s has here, which is older: start it with an empty data directory", disk.NodeName(e.serverID))
 }
 
-// Superseded returns an error if the cluster of the node that says by was recovered without the data of the node that
+// superseded returns an error if the cluster of the node that says by was recovered without the data of the node that
 // says h.
-func (h Hello) Superseded(by Hello) error {
+func (h Hello) superseded(by Hello) error {
 	if h.Recovered < by.Recovered {
 		return &supersededError{h.ServerID}
 	}

@@ -254,21 +254,6 @@ func (l *line) recordTrip(took time.Duration) {
 	}
 }
 
-// roundTrip returns the round-trip time to the most distant of the connected nodes.
-func (p *Nodes) roundTrip() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var longest int64
-	for to, l := range p.lines {
-		trip := l.shortest.Load()
-		if other := p.lines[lineKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.shortest.Load() > 0 {
-			trip = min(trip, other.shortest.Load())
-		}
-		longest = max(longest, trip)
-	}
-	return time.Duration(longest)
-}
-
 const (
 	// quickAttempt bounds a quick call between nodes within one site, so that a node that hangs does not use up the
 	// time of everyone who waits.
@@ -282,7 +267,17 @@ const (
 
 // AttemptLimit bounds a quick call, counted from when it has a connection.
 func (p *Nodes) AttemptLimit() time.Duration {
-	return min(maxAttempt, quickAttempt+attemptTrips*p.roundTrip())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var longest int64 // round-trip time to the most distant of the connected nodes
+	for to, l := range p.lines {
+		trip := l.shortest.Load()
+		if other := p.lines[lineKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.shortest.Load() > 0 {
+			trip = min(trip, other.shortest.Load())
+		}
+		longest = max(longest, trip)
+	}
+	return min(maxAttempt, quickAttempt+attemptTrips*time.Duration(longest))
 }
 
 // Stretch returns d, lengthened in proportion to AttemptLimit where the nodes are far apart.
@@ -294,22 +289,17 @@ func (l *line) hangUp() {
 	if l.client == nil {
 		return // not a TCP connection
 	}
-	if tcp := tcpOf(l.conn); tcp != nil {
-		tcp.SetLinger(0) // fails only if it is closed already
-	}
-	l.client.Close()
-}
-
-// tcpOf returns the TCP connection below a connection of the node-to-node port, or nil.
-func tcpOf(conn net.Conn) *net.TCPConn {
+	conn := l.conn
 	if tracked, ok := conn.(*trackedConn); ok {
 		conn = tracked.Conn
 	}
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn()
 	}
-	tcp, _ := conn.(*net.TCPConn)
-	return tcp
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0) // fails only if it is closed already
+	}
+	l.client.Close()
 }
 
 // Close hangs up all connections; calls that wait on them end.

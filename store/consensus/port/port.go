@@ -111,7 +111,9 @@ func (n *Port) Metrics() []prometheus.Collector {
 // Serve accepts connections until Close.
 func (n *Port) Serve() {
 	if n.files != nil {
-		n.wg.Go(n.watchFiles)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		n.wg.Go(func() { n.files.Run(ctx) })
 	}
 	for {
 		conn, err := n.listener.Accept()
@@ -187,7 +189,9 @@ func (n *Port) park(conn net.Conn) {
 		return
 	}
 	time.AfterFunc(parkedFor+rand.N(parkedFor), func() {
-		n.admission.unpark()
+		n.admission.mu.Lock()
+		n.admission.parked--
+		n.admission.mu.Unlock()
 		n.drop(conn)
 	})
 }

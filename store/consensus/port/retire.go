@@ -1,7 +1,6 @@
 package port
 
 import (
-	"context"
 	"math/rand/v2"
 	"net"
 	"time"
@@ -14,23 +13,9 @@ import (
 
 // Shares of Port.Life, in sixtieths.
 const (
-	firstDialled, lastDialled   = 5, 45
-	firstAccepted, lastAccepted = 50, 58
+	firstDialled, lastDialled   time.Duration = 5, 45
+	firstAccepted, lastAccepted time.Duration = 50, 58
 )
-
-// watchFiles watches the certificate files for changes until Close.
-func (n *Port) watchFiles() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		n.files.Run(ctx)
-	}()
-	<-n.done
-	cancel()
-	<-ended
-}
 
 // ReloadCertificates reads the certificate files again, and returns the settings whose files have changed.
 func (n *Port) ReloadCertificates() (changed []string) {
@@ -40,30 +25,20 @@ func (n *Port) ReloadCertificates() (changed []string) {
 	return n.files.Reload()
 }
 
-// between returns a random time between two shares of Port.Life.
-func (n *Port) between(first, last time.Duration) time.Duration {
-	return n.Life*first/60 + rand.N(n.Life*(last-first)/60+1)
-}
-
 // retire schedules the end of each connection that is open now.
 func (n *Port) retire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for conn, c := range n.conns {
+		first, last, end := firstDialled, lastDialled, func() { conn.Close() }
 		switch c.dialled {
 		case 0:
-			n.closeAfter(n.between(firstAccepted, lastAccepted), conn)
-		case streamRaft:
-			n.closeAfter(n.between(firstDialled, lastDialled), conn)
+			first, last = firstAccepted, lastAccepted
 		case streamNode:
-			after := n.between(firstDialled, lastDialled)
-			time.AfterFunc(after, func() { n.leave(conn) })
+			end = func() { n.leave(conn) }
 		}
+		time.AfterFunc(n.Life*first/60+rand.N(n.Life*(last-first)/60+1), end)
 	}
-}
-
-func (n *Port) closeAfter(after time.Duration, conn net.Conn) {
-	time.AfterFunc(after, func() { conn.Close() })
 }
 
 // lastCalls is how long calls in flight have on a connection that gets no new ones: the longest is a write.

@@ -272,9 +272,16 @@ func replaceLog(dir string, fill func(*raftboltdb.BoltStore) error, ready func()
 
 // do runs one writing call, watched and fail-stop.
 func (d *Disk) do(name string, call func() error) error {
-	c, began := d.startCall(name), time.Now()
+	d.mu.Lock()
+	d.calls++
+	c := diskCall{number: d.calls, name: name}
+	d.underWay[c] = struct{}{}
+	d.mu.Unlock()
+	began := time.Now()
 	err := d.slow.Do(name, call)
-	d.endCall(c)
+	d.mu.Lock()
+	delete(d.underWay, c)
+	d.mu.Unlock()
 	if d.Wrote != nil {
 		d.Wrote(time.Since(began))
 	}
@@ -288,21 +295,6 @@ func (d *Disk) stopOn(name string, err error) error {
 		d.fail(err)
 	}
 	return err
-}
-
-func (d *Disk) startCall(name string) diskCall {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.calls++
-	c := diskCall{number: d.calls, name: name}
-	d.underWay[c] = struct{}{}
-	return c
-}
-
-func (d *Disk) endCall(c diskCall) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.underWay, c)
 }
 
 // Started returns how many calls were started so far.

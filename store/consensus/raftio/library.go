@@ -78,7 +78,12 @@ var ErrNoResult = errors.New("no answer")
 func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
 	done, ended := make(chan error, 1), make(chan struct{})
 	defer close(ended)
-	endWith(f, ended)
+	// Raft itself ends some of its futures with a channel of its own. All others end when this call does.
+	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		if field := v.Elem().FieldByName("ShutdownCh"); field.IsValid() && field.IsNil() {
+			field.Set(reflect.ValueOf(ended))
+		}
+	}
 	go func() { done <- f.Error() }()
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -98,16 +103,6 @@ func Within(ctx context.Context, limit time.Duration, ask func(patience time.Dur
 	began := time.Now()
 	f := ask(limit / 2)
 	return Wait(ctx, f, limit-time.Since(began))
-}
-
-// endWith makes a future end when a channel is closed. Raft does so with its own channel, for some of its futures
-// only.
-func endWith(f raft.Future, ended chan struct{}) {
-	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-		if field := v.Elem().FieldByName("ShutdownCh"); field.IsValid() && field.IsNil() {
-			field.Set(reflect.ValueOf(ended))
-		}
-	}
 }
 
 // Later is a future that must itself be waited for: Raft accepts a request for a snapshot only when it has finished

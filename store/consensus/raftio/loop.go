@@ -43,7 +43,13 @@ func (w *LoopWatch) Turns() uint64 { return w.turned.Load() }
 func (w *LoopWatch) Run(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	asking.Go(func() { w.askOn(ctx) })
+	asking.Go(func() {
+		wait.Every(ctx, watchInterval/2, func(time.Time) {
+			if w.Leads() && w.ask(ctx) {
+				w.turned.Add(1)
+			}
+		})
+	})
 	dog := watchdog[loopSteps]{limit: hungLoop}
 	wait.Every(ctx, watchInterval, func(now time.Time) {
 		var underWay []loopSteps
@@ -52,15 +58,6 @@ func (w *LoopWatch) Run(ctx context.Context) {
 		}
 		if _, hangs := dog.overdue(now, underWay); hangs {
 			w.Fail(fmt.Errorf("%w for longer than %v, while this node leads", errLoopStands, hungLoop))
-		}
-	})
-}
-
-// askOn keeps asking the loop while this node leads.
-func (w *LoopWatch) askOn(ctx context.Context) {
-	wait.Every(ctx, watchInterval/2, func(time.Time) {
-		if w.Leads() && w.ask(ctx) {
-			w.turned.Add(1)
 		}
 	})
 }

@@ -196,7 +196,9 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	}
 	t.awaitReply(replied, args.Term)
 	for range MaxPool + 1 {
-		if err == nil || late(err) || !closed(replied) || errors.Is(err, errLeadershipEnded) {
+		// A request without a reply in time is not sent again: the follower is there, but slow.
+		late, ok := errors.AsType[net.Error](err)
+		if err == nil || ok && late.Timeout() || !wait.Closed(replied) || errors.Is(err, errLeadershipEnded) {
 			break
 		}
 		err = send()
@@ -207,7 +209,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 // awaitReply waits until a follower has replied to a heartbeat, or the leadership of a term is over, for silentLimit
 // at most.
 func (t *Transport) awaitReply(replied <-chan struct{}, term uint64) {
-	for began := time.Now(); time.Since(began) < silentLimit && !closed(replied) && !t.over(term) && t.closing.Err() == nil; {
+	for began := time.Now(); time.Since(began) < silentLimit && !wait.Closed(replied) && !t.over(term) && t.closing.Err() == nil; {
 		wait.Pause(t.closing, replied, beatAgain)
 	}
 }
@@ -238,21 +240,6 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 		t.awaitReply(replied, args.Term)
 	}
 	return err
-}
-
-// late reports whether a request had no reply in time: the follower is there, but slow.
-func late(err error) bool {
-	var of net.Error
-	return errors.As(err, &of) && of.Timeout()
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // isHeartbeat recognizes heartbeats as Raft itself does (handleCommand in net_transport.go).

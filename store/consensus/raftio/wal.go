@@ -106,9 +106,16 @@ func (l *walLog) start(each func(*raft.Log)) error {
 	if err != nil {
 		return err
 	}
-	for i := range list.Segments {
-		if err := l.openSegment(list.Segments[i]); err != nil {
-			return fmt.Errorf("open %s: %w", l.path(list.Segments[i]), explainBolt(disk.AsDamage(err)))
+	for _, info := range list.Segments {
+		var err error
+		if info.SealTime.IsZero() {
+			l.tail, err = l.filer.RecoverTail(info)
+			l.open[info.ID] = l.tail
+		} else {
+			l.open[info.ID], err = l.filer.Open(info)
+		}
+		if err != nil {
+			return fmt.Errorf("open %s: %w", l.path(info), explainBolt(disk.AsDamage(err)))
 		}
 	}
 	if last := list.Segments[len(list.Segments)-1]; !last.SealTime.IsZero() {
@@ -119,16 +126,6 @@ func (l *walLog) start(each func(*raft.Log)) error {
 
 func (l *walLog) path(info types.SegmentInfo) string {
 	return filepath.Join(l.dir, segment.FileName(info))
-}
-
-func (l *walLog) openSegment(info types.SegmentInfo) (err error) {
-	if !info.SealTime.IsZero() {
-		l.open[info.ID], err = l.filer.Open(info)
-		return err
-	}
-	l.tail, err = l.filer.RecoverTail(info)
-	l.open[info.ID] = l.tail
-	return err
 }
 
 // change replaces the list. If next is not 0, it creates a segment whose first index is next and adds it to the list.
