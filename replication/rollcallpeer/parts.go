@@ -15,19 +15,8 @@ type part struct {
 	item Item
 }
 
-// partsOf returns what messages must say of tasks now, at a level of the formats. It says nothing of an instance that
+// opOf returns what messages must say of a task at a moment of the lease clock. It returns nil for an instance that
 // was removed: its removal is a task of its own.
-func partsOf(level byte, view *registry.View, now int64, tasks []link.Task) []part {
-	parts := make([]part, 0, len(tasks))
-	for _, t := range tasks {
-		if op, fact := opOf(view, now, t); op != nil {
-			parts = append(parts, part{task: t, fact: fact, item: ItemOf(level, op)})
-		}
-	}
-	return parts
-}
-
-// opOf returns what a task says at a moment of the lease clock, or nil.
 func opOf(view *registry.View, now int64, t link.Task) (op registry.Op, fact string) {
 	if t.Facts&link.Canceled != 0 {
 		return t.Remove, "cancel"

@@ -79,7 +79,7 @@ func firstRefused(parts []part, results []result) error {
 // in total, because the peer's state may have been the cause.
 func (l *Link) follow(t part, result result) {
 	switch {
-	case isHeld(result):
+	case result.Status == resultHeld, result.Status == resultOlder && result.Error != "": // below level 3 only the reason says so
 		after := time.Duration(result.Again) * time.Millisecond
 		if result.Status != resultHeld {
 			after = time.Minute
@@ -108,10 +108,24 @@ func (l *Link) follow(t part, result result) {
 // applyReturned applies what the peer has newer, or removed, and sent back.
 func (l *Link) applyReturned(ctx context.Context, results []result) error {
 	var ops []registry.Op
-	for _, result := range results {
-		if op := l.returnedOp(&result.Stored); op != nil {
-			ops = append(ops, op)
+	var c Context
+	if l.env.Peer.Kind == link.Datacenter {
+		c.Here = l.env.Datacenter
+	}
+	for n := range results {
+		item := &results[n].Stored
+		switch item.Op.(type) {
+		case registry.Replica, registry.Remove:
+		default:
+			continue
 		}
+		op, err := item.Check(c)
+		if err != nil {
+			key, _ := registry.KeyOf(item.Op)
+			l.env.Refusals.Record(key, item.Name(), l.env.Peer.Name, err.Error())
+			continue
+		}
+		ops = append(ops, op)
 	}
 	if ops = l.dropTaken(ops); len(ops) == 0 {
 		return nil
@@ -120,26 +134,6 @@ func (l *Link) applyReturned(ctx context.Context, results []result) error {
 		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.Peer.Name, err)
 	}
 	return nil
-}
-
-// returnedOp returns the operation of an item that came back, or nil if there is nothing to apply.
-func (l *Link) returnedOp(item *Item) registry.Op {
-	switch item.Op.(type) {
-	case registry.Replica, registry.Remove:
-	default:
-		return nil
-	}
-	var c Context
-	if l.env.Peer.Kind == link.Datacenter {
-		c.Here = l.env.Datacenter
-	}
-	op, err := item.Check(c)
-	if err != nil {
-		key, _ := registry.KeyOf(item.Op)
-		l.env.Refusals.Record(key, item.Name(), l.env.Peer.Name, err.Error())
-		return nil
-	}
-	return op
 }
 
 // renewIncarnation starts another incarnation if, for a peer, a message of the incarnation in head is too late, or
@@ -183,8 +177,14 @@ func (l *Link) Process(ctx context.Context, one link.Task) batcher.Result {
 // ProcessBatch implements batcher.Processor. The messages of one batch go one after the other. If one fails, those
 // before it are sent again with it, which changes nothing at the peer.
 func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
-	level := l.level()
-	for _, message := range cutParts(partsOf(level, l.env.View(), l.env.Clock(), tasks)) {
+	level, view, now := l.level(), l.env.View(), l.env.Clock()
+	parts := make([]part, 0, len(tasks))
+	for _, t := range tasks {
+		if op, fact := opOf(view, now, t); op != nil {
+			parts = append(parts, part{task: t, fact: fact, item: ItemOf(level, op)})
+		}
+	}
+	for _, message := range cutParts(parts) {
 		if result := l.send(ctx, level, message); result != batcher.Success {
 			return result
 		}

@@ -127,11 +127,6 @@ func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 	return kept
 }
 
-// isHeld reports whether the peer has a living instance of another client. Below level 3 only the reason says so.
-func isHeld(result result) bool {
-	return result.Status == resultHeld || result.Status == resultOlder && result.Error != ""
-}
-
 // offer sends the peer again what it has held, when the lease of its instance has ended.
 func (l *Link) offer() {
 	view := l.env.View()

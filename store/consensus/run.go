@@ -131,7 +131,22 @@ func (s *Raft) close() error {
 // becomeReady waits for the first linearizable read that this node could have served: from then on it serves at least
 // the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
-	if !retry(ctx, s.leadership, s.announce) {
+	announced := retry(ctx, s.leadership, func(ctx context.Context) error {
+		if _, err := s.View(ctx, registry.Linearizable); err != nil {
+			return err
+		}
+		if err := s.identity.Hello().Outdated(s.machine.Boot(s.serverID())); err != nil {
+			s.stopOutdated(err)
+			return err
+		}
+		if s.awaitsRestore() {
+			return errNotRestored
+		}
+		// The state machine must know this start, so that from now on every node refuses an older copy of this node's
+		// data directory.
+		return s.committer.Announce(ctx)
+	})
+	if !announced {
 		return
 	}
 	s.ready.Store(true)
@@ -150,20 +165,4 @@ func retry(ctx context.Context, leader *membership.LeaderState, attempt func(con
 		wait.Pause(ctx, changed, store.RetryPause)
 	}
 	return false
-}
-
-// announce makes sure that the state machine knows this start, so that from now on every node refuses an older copy
-// of this node's data directory.
-func (s *Raft) announce(ctx context.Context) error {
-	if _, err := s.View(ctx, registry.Linearizable); err != nil {
-		return err
-	}
-	if err := s.identity.Hello().Outdated(s.machine.Boot(s.serverID())); err != nil {
-		s.stopOutdated(err)
-		return err
-	}
-	if s.awaitsRestore() {
-		return errNotRestored
-	}
-	return s.committer.Announce(ctx)
 }

@@ -128,7 +128,11 @@ func (s *LeaderState) WhileLeading(ctx context.Context, do func(context.Context,
 		if err != nil {
 			return
 		}
-		l.during(ctx, do)
+		leading, cancel := context.WithCancel(ctx)
+		detach := context.AfterFunc(l.Lost, cancel)
+		do(leading, l.Epoch)
+		detach()
+		cancel()
 		last = l
 	}
 }
@@ -146,14 +150,6 @@ func (s *LeaderState) next(ctx context.Context, last *Leadership) (*Leadership, 
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// during calls do with a context that ends with the leadership.
-func (l *Leadership) during(ctx context.Context, do func(context.Context, registry.Epoch)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(l.Lost, cancel)()
-	do(ctx, l.Epoch)
 }
 
 // ErrNotLeader means that this node is not the established leader.

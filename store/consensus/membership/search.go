@@ -127,7 +127,8 @@ func distinct(words []string) []string { return slices.Compact(slices.Sorted(sli
 // founders, this node is a member already; otherwise the leader must admit it. It is not enough that st lists this
 // node as a member: the other node may know that from an entry that is never committed.
 func (s *Members) join(ctx context.Context, st NodeState) error {
-	if clusterOf(st.Founders) == st.Cluster && st.foundedBy(s.self) {
+	founded := slices.ContainsFunc(st.Founders, func(f disk.Founder) bool { return f.ID == s.self })
+	if founded && clusterOf(st.Founders) == st.Cluster {
 		return s.joinAsFounder(st.Founders)
 	}
 	if err := s.askForAdmission(ctx); err != nil {
@@ -136,11 +137,6 @@ func (s *Members) join(ctx context.Context, st NodeState) error {
 	s.cfg.Node.Log.Info("joined a cluster", "cluster", st.Cluster)
 	s.cfg.Machine.Skip(st.Skipped)
 	return s.cfg.Identity.Adopt(st.Cluster, st.Recovered, st.Skipped)
-}
-
-// foundedBy reports whether a server is among the founders of the cluster.
-func (st NodeState) foundedBy(serverID string) bool {
-	return slices.ContainsFunc(st.Founders, func(f disk.Founder) bool { return f.ID == serverID })
 }
 
 // askForAdmission asks the leader to admit this node, or to record its new address. The leader need not be in
@@ -198,7 +194,14 @@ func (s *Members) checkCluster(ctx context.Context) error {
 	if foreign != nil && sameCluster == 0 {
 		s.cfg.Fail(fmt.Errorf("data directory %s belongs to cluster %s, but %w: use the data directory of this cluster, or correct cluster.join", s.cfg.Node.DataDir, s.cfg.Identity.Cluster(), foreign))
 	}
-	if sameCluster == 0 || !s.addressChanged() {
+	if sameCluster == 0 {
+		return nil
+	}
+	members, err := s.All()
+	moved := err == nil && slices.ContainsFunc(members, func(m raft.Server) bool {
+		return m.ID == raft.ServerID(s.self) && string(m.Address) != s.cfg.Port.Addr().String()
+	})
+	if !moved {
 		return nil
 	}
 	if err := s.askForAdmission(ctx); err != nil {
@@ -237,12 +240,4 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 		s.cfg.Node.Log.Warn("a node in cluster.join belongs to another cluster: keep one of the two clusters, and start the nodes of the other with empty data directories, or correct cluster.join",
 			"other", f.ID, "address", f.Address, "its-cluster", f.ClusterID, "cluster", s.cfg.Identity.Cluster())
 	}
-}
-
-// addressChanged reports whether the cluster knows this node by an address other than its current one.
-func (s *Members) addressChanged() bool {
-	members, err := s.All()
-	return err == nil && slices.ContainsFunc(members, func(m raft.Server) bool {
-		return m.ID == raft.ServerID(s.self) && string(m.Address) != s.cfg.Port.Addr().String()
-	})
 }
