@@ -111,7 +111,7 @@ func figureMetrics() []figureMetric {
 			return seconds(s.LastSuccess), s.LastSuccess > 0
 		}},
 		{prometheus.NewDesc("rollcall_auth_file_differs", "1 while another node of this datacenter has a different auth.file.", []string{"peer"}, nil), func(s api.Peer) (float64, bool) {
-			return one(s.AuthFile == AuthFileDiffers), s.AuthFile != ""
+			return one(s.AuthFile == authFileDiffers), s.AuthFile != ""
 		}},
 		{desc("contested_instances", "Instances of this datacenter that the peer refuses because it owns them and a client renews them there; each side serves its own client's."), always(contested)},
 		{desc("incoming_instances", "Instances that belong to the peer."), incoming(func(in api.Incoming) float64 { return float64(in.Instances) })},

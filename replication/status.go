@@ -20,8 +20,8 @@ const (
 	StateIdle    = "idle" // another node sends
 )
 
-// AuthFileDiffers is the api.Peer.AuthFile of a node whose file of roles and tokens differs from this node's.
-const AuthFileDiffers = "differs"
+// authFileDiffers is the api.Peer.AuthFile of a node whose file of roles and tokens differs from this node's.
+const authFileDiffers = "differs"
 
 const (
 	lagCounted = 10_000          // most unread changes that a status counts
@@ -75,7 +75,7 @@ func comparedFile(l link.Rollcall, reason string) (word, _ string) {
 	case !known:
 		return "", reason
 	case differs:
-		return AuthFileDiffers, sentence(reason, "its auth.file says something else than that of the node that sends")
+		return authFileDiffers, sentence(reason, "its auth.file says something else than that of the node that sends")
 	}
 	return "same", reason
 }

@@ -16,7 +16,7 @@ type TLSFiles struct {
 }
 
 // Open reads the files. Nodes are dialled by address and known by name: the source's Mutual checks the chain, and
-// verifyName in package port checks the name of the node at the other end, after the hello.
+// Port.accepts in package port checks the name of the node at the other end, after the hello.
 func (f TLSFiles) Open(log *slog.Logger) (*certfiles.Source, error) {
 	return certfiles.Open(certfiles.Files{Cert: f.Cert, Key: f.Key, CA: f.CA, Keys: [3]string{"cluster.tls.cert", "cluster.tls.key", "cluster.tls.ca"}}, log)
 }

@@ -92,7 +92,7 @@ func Send(client *http.Client, peer string, items []EurekaItem) ([]fakeResponse,
 	var list struct {
 		Responses []fakeResponse `json:"responseList"`
 	}
-	if err := DecodeStrictly(response, &list); err != nil {
+	if err := decodeStrictly(response, &list); err != nil {
 		return nil, err
 	}
 	if len(list.Responses) != len(items) {

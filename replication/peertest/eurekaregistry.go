@@ -81,8 +81,8 @@ func (t *fakeTime) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// DecodeStrictly reads a whole document and refuses keys that are not in it.
-func DecodeStrictly(text []byte, into any) error {
+// decodeStrictly reads a whole document and refuses keys that are not in it.
+func decodeStrictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

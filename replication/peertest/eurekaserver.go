@@ -131,7 +131,7 @@ func (f *Eureka) batch(w http.ResponseWriter, r *http.Request, body []byte) {
 	var list struct {
 		Items []EurekaItem `json:"replicationList"`
 	}
-	err := DecodeStrictly(body, &list)
+	err := decodeStrictly(body, &list)
 	for _, i := range list.Items {
 		if !slices.Contains([]string{"Register", "Heartbeat", "Cancel", "StatusUpdate", "DeleteStatusOverride"}, i.Action) {
 			err = io.ErrUnexpectedEOF
@@ -242,7 +242,7 @@ func (f *Eureka) registerCall(app string, body []byte, replicated bool) (int, *E
 	var document struct {
 		Instance *EurekaInstance `json:"instance"`
 	}
-	if DecodeStrictly(body, &document) != nil || document.Instance == nil || document.Instance.Lacks() != "" || !strings.EqualFold(document.Instance.App, app) {
+	if decodeStrictly(body, &document) != nil || document.Instance == nil || document.Instance.Lacks() != "" || !strings.EqualFold(document.Instance.App, app) {
 		return 400, nil
 	}
 	submitted := *document.Instance

@@ -63,12 +63,12 @@ func (s scope) differing(q *Digests) []string {
 	digests := s.digests()
 	var differ []string
 	for app, digest := range digests {
-		if q.Covers(app) && q.Apps[app] != digest {
+		if q.covers(app) && q.Apps[app] != digest {
 			differ = append(differ, app)
 		}
 	}
 	for app := range q.Apps {
-		if _, ok := digests[app]; !ok && q.Covers(app) {
+		if _, ok := digests[app]; !ok && q.covers(app) {
 			differ = append(differ, app)
 		}
 	}

@@ -324,9 +324,9 @@ func TestCompareAsksAboutEverythingOnce(t *testing.T) {
 			q := a.only().question(apps, digests, after)
 			questions++
 			for app := range q.Apps {
-				need.That(t, q.Covers(app), "of %d: the question after %q names %q", count, after, app)
+				need.That(t, q.covers(app), "of %d: the question after %q names %q", count, after, app)
 			}
-			need.That(t, (q.Covers("APP-000000x") || after != "") && (q.Until != "" || q.Covers("ZZZ")), "of %d: the question after %q until %q leaves out what the asker has not", count, after, q.Until)
+			need.That(t, (q.covers("APP-000000x") || after != "") && (q.Until != "" || q.covers("ZZZ")), "of %d: the question after %q until %q leaves out what the asker has not", count, after, q.Until)
 			asked += len(q.Apps)
 			if after = q.Until; after == "" {
 				break

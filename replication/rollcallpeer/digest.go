@@ -41,8 +41,8 @@ func (d *Digests) check() error {
 	return nil
 }
 
-// Covers reports whether the question is about an application.
-func (d *Digests) Covers(app string) bool {
+// covers reports whether the question is about an application.
+func (d *Digests) covers(app string) bool {
 	return app > d.After && (d.Until == "" || app <= d.Until)
 }
 

@@ -82,7 +82,7 @@ func (l *Link) ask(ctx context.Context, q *Digests) (*differences, error) {
 		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the response to digests cannot be read: %w", err))
 	}
 	for app := range a.Apps {
-		if !q.Covers(app) {
+		if !q.covers(app) {
 			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the response to digests names %q, which the request did not", clip(app)))
 		}
 	}

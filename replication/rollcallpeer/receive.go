@@ -63,11 +63,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if err != nil {
 		return nil, err
 	}
-	view, err := r.side.Service.View(ctx, registry.Stale)
-	if err != nil {
-		return nil, fmt.Errorf("receive from %s: %w", m.Node, err)
-	}
-	principal := access.SenderOf(ctx).Name
+	view, principal := r.side.View(), access.SenderOf(ctx).Name
 	if err := checkPrincipal(ctx, view, senderName{origin.DC, m.Sender}, principal); err != nil {
 		return nil, err
 	}
@@ -87,13 +83,10 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 		}
 	}
 	r.side.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)
-	if view, err = r.side.Service.View(ctx, registry.Stale); err != nil {
-		return nil, fmt.Errorf("reply to %s: %w", m.Node, err)
-	}
 	if origin.Kind == registry.LocalPeer {
 		in.ignored = ignored(&r.side, &m.Head)
 	}
-	reply = r.replyTo(levelOf(message), view, in)
+	reply = r.replyTo(levelOf(message), r.side.View(), in)
 	r.recordRefused(&m, origin, in)
 	r.recordTaken(&m, in)
 	return reply, nil
@@ -113,11 +106,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 	if all != (q.Owner == "") {
 		return nil, malformed("owner must be %q from another datacenter, and nothing from a node of the same one", q.Datacenter)
 	}
-	view, err := r.side.Service.View(ctx, registry.Stale)
-	if err != nil {
-		return nil, fmt.Errorf("compare with %s: %w", q.Node, err)
-	}
-	s := scope{view: view, now: r.side.Service.Health().Clock, all: all, owner: q.Owner}
+	s := scope{view: r.side.View(), now: r.side.Service.Health().Clock, all: all, owner: q.Owner}
 	d := s.differences(&q)
 	return Encode(levelOf(message), &d), nil
 }

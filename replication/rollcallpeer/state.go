@@ -23,10 +23,7 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 	if !health.Ready {
 		return fmt.Errorf("%s is not ready: %w", r.side.Node, registry.ErrNoLeader)
 	}
-	view, err := r.side.Service.View(ctx, registry.Stale)
-	if err != nil {
-		return fmt.Errorf("read the state: %w", err)
-	}
+	view := r.side.View()
 	head := headOf(&r.side, health.Clock)
 	head.Incarnation = 0 // a server that knows it can speak in this node's name
 	head.Heard = heard(&r.side, view, health.Clock)

@@ -67,20 +67,15 @@ func (s *Raft) restoreFounded(ctx context.Context) {
 			s.fail(fmt.Errorf("restore-from is for the founders of a new cluster, and this node has joined cluster %s, which exists: start without it", s.identity.Cluster()))
 			return nil
 		}
-		err := s.restoreFile(ctx)
+		file, err := os.Open(s.cfg.RestoreFrom)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		_, err = s.Restore(ctx, file, kv.Restore{Founding: true, By: registry.Act{Author: s.cfg.Node, Reason: "a new cluster begins with " + s.cfg.RestoreFrom}})
 		if errors.Is(err, ErrRestoreRefused) { // another founder is restoring it
 			wait.Pause(ctx, nil, time.Second)
 		}
 		return err
 	})
-}
-
-func (s *Raft) restoreFile(ctx context.Context) error {
-	file, err := os.Open(s.cfg.RestoreFrom)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = s.Restore(ctx, file, kv.Restore{Founding: true, By: registry.Act{Author: s.cfg.Node, Reason: "a new cluster begins with " + s.cfg.RestoreFrom}})
-	return err
 }

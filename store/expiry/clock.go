@@ -13,9 +13,9 @@ const (
 	// MaxStep is the most that one reading may add: a pause, a frozen machine or a clock jump is not charged to any
 	// lease.
 	MaxStep = 500 * time.Millisecond
-	// MaxLead is how far the clock may run ahead of the newest applied entry, so that time when nothing could be
+	// maxLead is how far the clock may run ahead of the newest applied entry, so that time when nothing could be
 	// committed is not charged either.
-	MaxLead = 2 * time.Second
+	maxLead = 2 * time.Second
 	// TickAge is how old the newest stamp may get while leases exist, before the leader writes an
 	// empty entry: followers and the next leader learn the lease clock from entries.
 	TickAge = time.Second
@@ -83,7 +83,7 @@ func (c *Clock) Read(now time.Time) (ms int64, stalls int) {
 		}
 		if step > 0 {
 			c.lost.Add(max(0, int64(passed-MaxStep)))
-			c.value = max(c.value, min(c.value+step, c.applied+MaxLead))
+			c.value = max(c.value, min(c.value+step, c.applied+maxLead))
 			c.setLast(now)
 		}
 	}

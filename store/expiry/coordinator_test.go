@@ -434,7 +434,7 @@ func TestLeaseClockNeverChargesMoreThanItMay(t *testing.T) {
 				t.Fatalf("added %d ms in %d ms", got-value, passed)
 			case got-value > MaxStep.Milliseconds():
 				t.Fatalf("added %d ms in one reading", got-value)
-			case got > applied+MaxLead.Milliseconds():
+			case got > applied+maxLead.Milliseconds():
 				t.Fatalf("%d ms with the newest entry at %d ms", got, applied)
 			case got-base > newest.Sub(begin).Milliseconds()+passed:
 				t.Fatalf("ran %d ms in %v", got-base, now.Sub(begin))

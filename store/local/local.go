@@ -272,20 +272,15 @@ func (s *Store) Changes(ctx context.Context, after registry.Index, which registr
 // nothing but itself to serve. Suspended means that no lease can end now: the node is not ready, or all leases are
 // still within the grace they got when it became ready. Clock tells other nodes how old renewals are.
 func (s *Store) Health() registry.Health {
-	ready := s.ready.Load()
-	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.sharedClock()}
-}
-
-// sharedClock returns the lease clock (ms) that tells other nodes how old renewals are. After a pause of this node
-// the sender may run before the clock ticks: by the old reading, a lease that ended meanwhile would look young.
-func (s *Store) sharedClock() int64 {
-	now := time.Now()
-	if s.clock.Stands(now) {
+	// After a pause of this node the sender may run before the clock ticks: by the old reading, a lease that ended
+	// meanwhile would look young.
+	if now := time.Now(); s.clock.Stands(now) {
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.stamp(now)
+		s.mu.Unlock()
 	}
-	return s.clock.Glance()
+	ready := s.ready.Load()
+	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clock.Glance()}
 }
 
 func (s *Store) suspended() bool { return !s.ready.Load() || s.reign.Load().Young() }

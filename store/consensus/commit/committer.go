@@ -115,7 +115,11 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (fs
 	}
 	var results fsm.Results
 	for len(items) > 0 {
-		n, size := fit(sizes)
+		n, size := 0, 0 // of as many operations as fit into a batch, at least one
+		for n < len(sizes) && (n == 0 || size+sizes[n] <= maxBatchBytes) {
+			size += sizes[n]
+			n++
+		}
 		part, err := commit(ctx, arrived, items[:n], size, pace)
 		if err != nil {
 			return fsm.Results{}, store.Partly(results.Len(), err)
@@ -147,15 +151,6 @@ func (c *Committer) admit(ctx context.Context, items []fsm.Item, arrived time.Ti
 		wait.Pause(ctx, nil, lookAgain)
 	}
 	return nil
-}
-
-// fit returns how many operations fit into a batch, at least one, and their total size.
-func fit(sizes []int) (n, size int) {
-	for n < len(sizes) && (n == 0 || size+sizes[n] <= maxBatchBytes) {
-		size += sizes[n]
-		n++
-	}
-	return n, size
 }
 
 // Announce commits a batch without items, which introduces this start of the node to the state machine.

@@ -19,13 +19,6 @@ const GatherFor = 100 * time.Millisecond
 // sessions that are renewed every 10 s send 1,000.
 const gatherMost = 128
 
-// SetPatience sets how long renewals wait to be committed together. 0 disables the wait.
-func (c *Committer) SetPatience(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.patience = d
-}
-
 // gather commits what may wait for others. The first one to arrive starts the timer.
 func (c *Committer) gather(ctx context.Context, arrived time.Time, items []fsm.Item, size int, _ Pace) (fsm.Results, error) {
 	if c.patience == 0 {

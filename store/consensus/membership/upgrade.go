@@ -36,8 +36,8 @@ func (s *Members) Reads() codec.Reads {
 	return codec.OwnReads(s.cfg.Node.Version, s.cfg.Identity.Start().ReadsSince, s.cfg.Machine.Level())
 }
 
-// Readers asks every member what it reads.
-func (s *Members) Readers(ctx context.Context) []codec.NodeReads {
+// readers asks every member what it reads.
+func (s *Members) readers(ctx context.Context) []codec.NodeReads {
 	members, err := s.All()
 	if err != nil {
 		return []codec.NodeReads{{Name: disk.NodeName(s.self)}} // it cannot be known
@@ -58,7 +58,7 @@ func (s *Members) FoundingLevel(ctx context.Context) byte {
 	if most == codec.Oldest {
 		return most
 	}
-	for _, n := range s.Readers(ctx) {
+	for _, n := range s.readers(ctx) {
 		if !n.Known {
 			return codec.Oldest
 		}
@@ -73,7 +73,7 @@ func (s *Members) Above(ctx context.Context, needs byte) error {
 	defer s.upgrade.mu.Unlock()
 	if time.Since(s.upgrade.askedAt) > refusalAge {
 		// Not canceled with this caller, because others share the answer.
-		s.upgrade.nodes, s.upgrade.askedAt = s.Readers(context.WithoutCancel(ctx)), time.Now()
+		s.upgrade.nodes, s.upgrade.askedAt = s.readers(context.WithoutCancel(ctx)), time.Now()
 	}
 	for _, n := range s.upgrade.nodes {
 		if n.Writes >= needs {
@@ -84,27 +84,27 @@ func (s *Members) Above(ctx context.Context, needs byte) error {
 }
 
 // Raiser returns the raiser for one leadership.
-func (s *Members) Raiser() *Raiser {
+func (s *Members) Raiser() *raiser {
 	s.upgrade.mu.Lock()
 	defer s.upgrade.mu.Unlock()
-	s.upgrade.rise = codec.LevelRise{LevelPolicy: s.cfg.Node.Upgrade}
-	return &Raiser{members: s}
+	s.upgrade.rise = codec.LevelRise{Policy: s.cfg.Node.Upgrade}
+	return &raiser{members: s}
 }
 
-// Raiser raises the cluster's level when all nodes read the next one.
-type Raiser struct {
+// raiser raises the cluster's level when all nodes read the next one.
+type raiser struct {
 	members *Members
 	next    time.Time // when the nodes are asked again
 }
 
 // Round raises the level if it is time.
-func (r *Raiser) Round(ctx context.Context, now time.Time) {
+func (r *raiser) Round(ctx context.Context, now time.Time) {
 	s := r.members
 	if s.cfg.Machine.Level() == codec.Newest || now.Before(r.next) {
 		return
 	}
 	r.next = now.Add(readersInterval)
-	nodes, from := s.Readers(ctx), s.cfg.Machine.Level()
+	nodes, from := s.readers(ctx), s.cfg.Machine.Level()
 	s.upgrade.mu.Lock()
 	due := s.upgrade.rise.Observe(s.cfg.Node.World.Now(), from, nodes)
 	s.upgrade.mu.Unlock()
@@ -134,8 +134,8 @@ type Upgrade struct {
 
 // Upgrade asks all nodes what they read.
 func (s *Members) Upgrade(ctx context.Context) Upgrade {
-	nodes := s.Readers(ctx)
-	rise, written := codec.LevelRise{LevelPolicy: s.cfg.Node.Upgrade}, codec.WrittenLevel(s.cfg.Machine.Level(), nodes)
+	nodes := s.readers(ctx)
+	rise, written := codec.LevelRise{Policy: s.cfg.Node.Upgrade}, codec.WrittenLevel(s.cfg.Machine.Level(), nodes)
 	return Upgrade{Level: written, Nodes: nodes, Due: rise.Due(written, nodes)}
 }
 
@@ -166,7 +166,7 @@ func (s *Members) finalize(ctx context.Context) JoinReply {
 	if s.cfg.Leadership.Own() == nil {
 		return JoinReply{Answer: port.NotLeader}
 	}
-	nodes, from := s.Readers(ctx), s.cfg.Machine.Level()
+	nodes, from := s.readers(ctx), s.cfg.Machine.Level()
 	s.upgrade.mu.Lock()
 	err := s.upgrade.rise.Finalizable(s.cfg.Node.World.Now(), from, nodes)
 	s.upgrade.mu.Unlock()

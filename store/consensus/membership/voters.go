@@ -19,17 +19,17 @@ const (
 )
 
 // Promoter returns a promoter for a leadership.
-func (s *Members) Promoter() *Promoter {
-	return &Promoter{members: s, since: map[raft.ServerID]time.Time{}, silent: map[raft.ServerID]time.Time{}}
+func (s *Members) Promoter() *promoter {
+	return &promoter{members: s, since: map[raft.ServerID]time.Time{}, silent: map[raft.ServerID]time.Time{}}
 }
 
 // lookInterval is the pause between looks at the nodes when nothing is known to be due: a node may have been
 // restarted with node.voter false.
 const lookInterval = 10 * time.Second
 
-// Promoter gives newcomers a vote once they keep up, takes it from nodes that must not vote, and has newcomers
+// promoter gives newcomers a vote once they keep up, takes it from nodes that must not vote, and has newcomers
 // replace voters that are silent for too long (members.dead-after).
-type Promoter struct {
+type promoter struct {
 	members *Members
 	seenAt  time.Time
 	triedAt time.Time                   // when it last tried to take a vote
@@ -38,7 +38,7 @@ type Promoter struct {
 }
 
 // Round does what is due. It makes at most one change: the next is decided on a configuration that includes it.
-func (p *Promoter) Round(ctx context.Context) {
+func (p *promoter) Round(ctx context.Context) {
 	look, err := p.members.Committed()
 	now := time.Now()
 	if err != nil || !p.due(now, look) {
@@ -71,7 +71,7 @@ const (
 )
 
 // plan decides what to do, from what the members have said.
-func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (step, raft.Server) {
+func (p *promoter) plan(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (step, raft.Server) {
 	ready := p.observe(now, look, states)
 	voters := votersIn(look)
 	var dead, unwilling raft.Server
@@ -109,13 +109,13 @@ func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.Serv
 }
 
 // due reports whether it is time to look at the nodes.
-func (p *Promoter) due(now time.Time, look *Configuration) bool {
+func (p *promoter) due(now time.Time, look *Configuration) bool {
 	return p.members.cfg.Node.DeadAfter > 0 || now.Sub(p.seenAt) >= lookInterval ||
 		slices.ContainsFunc(look.Servers, func(m raft.Server) bool { return m.Suffrage == raft.Nonvoter })
 }
 
 // observe records which voters are silent, and returns the newcomers that have kept up for long enough.
-func (p *Promoter) observe(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (ready []raft.Server) {
+func (p *promoter) observe(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (ready []raft.Server) {
 	silent, since := map[raft.ServerID]time.Time{}, map[raft.ServerID]time.Time{}
 	keep := func(to, before map[raft.ServerID]time.Time, id raft.ServerID) time.Time {
 		if _, known := before[id]; !known {
@@ -148,7 +148,7 @@ func votersIn(look *Configuration) (n int) {
 }
 
 // remove removes a voter that was silent for too long.
-func (p *Promoter) remove(look *Configuration, m raft.Server) {
+func (p *promoter) remove(look *Configuration, m raft.Server) {
 	name := disk.NodeName(string(m.ID))
 	log := p.members.cfg.Node.Log.With("member", name, "silent-for", time.Since(p.silent[m.ID]).Round(time.Second))
 	if err := p.members.Delete(look, name).Removal(); err != nil {
@@ -159,7 +159,7 @@ func (p *Promoter) remove(look *Configuration, m raft.Server) {
 }
 
 // demote takes the vote of a node that must not have it, unless too few of the others respond.
-func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Server) {
+func (p *promoter) demote(ctx context.Context, look *Configuration, m raft.Server) {
 	log := p.members.cfg.Node.Log.With("member", disk.NodeName(string(m.ID)))
 	err := p.members.agreeWithout(m, look.Servers)
 	if err == nil {
@@ -180,7 +180,7 @@ func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Serve
 
 // Promote gives a newcomer its vote, unless the members have changed since it was considered: a removed node must not
 // come back with a vote.
-func (p *Promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
+func (p *promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
 	err := raftio.Within(ctx, changeLimit, func(patience time.Duration) raft.Future {
 		return p.members.Raft.AddVoter(m.ID, m.Address, index, patience)
 	})

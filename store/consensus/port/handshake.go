@@ -46,8 +46,11 @@ func (n *Port) welcome(conn net.Conn) (kind byte, remote Hello, err error) {
 // accepts decides whether to talk to a remote. Raft's messages pass only within one known cluster. The node channel
 // is also open to nodes without a cluster, because they find one through it.
 func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
-	if err := verifyName(conn, remote.ServerID); err != nil {
-		return err
+	if t, ok := conn.(*tls.Conn); ok { // the certificate must name the node that the remote claims to be
+		name := disk.NodeName(remote.ServerID)
+		if err := t.ConnectionState().PeerCertificates[0].VerifyHostname(name); err != nil {
+			return fmt.Errorf("peer says it is node %q, but its certificate does not name it: %w", name, err)
+		}
 	}
 	if own.Cluster != "" && remote.Cluster != "" && own.Cluster != remote.Cluster {
 		return &ForeignError{Own: own, Remote: remote}
@@ -111,17 +114,4 @@ func (n *Port) greet(conn net.Conn, kind byte, timeout time.Duration) (Hello, er
 		return remote, err
 	}
 	return remote, conn.SetDeadline(time.Time{})
-}
-
-// verifyName checks that the certificate of a TLS connection names the node that the remote claims to be.
-func verifyName(conn any, serverID string) error {
-	t, ok := conn.(*tls.Conn)
-	if !ok {
-		return nil
-	}
-	name := disk.NodeName(serverID)
-	if err := t.ConnectionState().PeerCertificates[0].VerifyHostname(name); err != nil {
-		return fmt.Errorf("peer says it is node %q, but its certificate does not name it: %w", name, err)
-	}
-	return nil
 }

@@ -186,7 +186,8 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 		*resp = raft.AppendEntriesResponse{} // left over from a reply that broke off
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
 	}
-	if isHeartbeat(args) {
+	// Heartbeats are recognized as Raft itself does (handleCommand in net_transport.go).
+	if args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0 {
 		return t.beat(f, send)
 	}
 	replied := f.replied.Wait()
@@ -240,11 +241,6 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 		t.awaitReply(replied, args.Term)
 	}
 	return err
-}
-
-// isHeartbeat recognizes heartbeats as Raft itself does (handleCommand in net_transport.go).
-func isHeartbeat(args *raft.AppendEntriesRequest) bool {
-	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
 // bound leaves to the next request the entries for which this one has no room. Raft, which counts entries and not
