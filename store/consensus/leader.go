@@ -69,9 +69,7 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 		if err := raftio.Wait(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
 			s.log.Warn("leadership was not handed over, trying again to establish it", "err", err)
 		}
-		select { // ends soon if leadership was handed over
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		if !wait.For(ctx, time.Second) { // ends soon if leadership was handed over
 			return
 		}
 	}

@@ -93,7 +93,7 @@ func (s *Raft) open(opened time.Time) error {
 func (s *Raft) compose(opened time.Time) {
 	s.leadership.Self = s.serverID()
 	s.members = membership.New(membership.Config{
-		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Digests: s.digests, Fail: s.fail, Outdated: s.stopOutdated, Propose: s.propose,
+		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Digests: s.digests, Fail: s.fail, Propose: s.propose,
 	})
 	s.reader = newReader(readerConfig{
 		World: s.cfg.World, Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,

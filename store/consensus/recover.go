@@ -50,9 +50,6 @@ type Recovered struct {
 // works on a copy, which replaces the directory at the end. It refuses, and changes nothing, while a majority of the
 // cluster's nodes answers, and while a node runs with the directory.
 func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
-	if err := disk.CheckCutOff(r.DataDir); err != nil {
-		return done, err
-	}
 	id, err := disk.ReadIdentity(r.DataDir)
 	switch {
 	case err != nil:
@@ -98,9 +95,6 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 // with the same entries, term and vote, and returns the number of entries. Until its last step the directory keeps
 // its old log.
 func ConvertLog(dir string, to store.RaftLog) (entries uint64, err error) {
-	if err := disk.CheckCutOff(dir); err != nil {
-		return 0, err
-	}
 	id, err := disk.ReadIdentity(dir)
 	if err != nil {
 		return 0, err

@@ -27,9 +27,6 @@ type SkippedEntry struct {
 // until all skip the same entries. SkipEntry refuses, and changes nothing, if the entry is missing, in a snapshot, or
 // not a write.
 func SkipEntry(dir string, entry uint64) (done SkippedEntry, err error) {
-	if err := disk.CheckCutOff(dir); err != nil {
-		return done, err
-	}
 	id, err := disk.ReadIdentity(dir)
 	switch {
 	case err != nil:

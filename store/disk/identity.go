@@ -80,8 +80,8 @@ type Identity struct {
 // until it replaces the directory.
 const Recovering = ".recovering"
 
-// CheckCutOff refuses a data directory that a recovery has moved away and not yet replaced.
-func CheckCutOff(dir string) error {
+// checkCutOff refuses a data directory that a recovery has moved away and not yet replaced.
+func checkCutOff(dir string) error {
 	copied := filepath.Clean(dir) + Recovering
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -101,7 +101,7 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if !nodeName.MatchString(owner.Node) {
 		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", owner.Node)
 	}
-	if err := CheckCutOff(dir); err != nil {
+	if err := checkCutOff(dir); err != nil {
 		return nil, err
 	}
 	if err := MakeDir(dir); err != nil {
@@ -139,8 +139,12 @@ func (id *Identity) numberStart(wall time.Time) {
 	}
 }
 
-// ReadIdentity reads the identity of a directory, and changes nothing.
+// ReadIdentity reads the identity of a directory, and changes nothing. It refuses a directory that a recovery has
+// moved away and not yet replaced.
 func ReadIdentity(dir string) (*Identity, error) {
+	if err := checkCutOff(dir); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, identityFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -185,9 +189,7 @@ func newIdentity(dir string, owner Owner) (*Identity, error) {
 		}
 	}
 	random := make([]byte, 6)
-	if _, err := rand.Read(random); err != nil {
-		return nil, fmt.Errorf("draw a server id: %w", err)
-	}
+	rand.Read(random) // never fails
 	return &Identity{
 		path:  filepath.Join(dir, identityFile),
 		Level: identityLevel, Mode: owner.Mode, Node: owner.Node, Datacenter: owner.Datacenter,

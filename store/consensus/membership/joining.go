@@ -96,10 +96,11 @@ func (s *Members) runsTwice(look *Configuration, args JoinArgs) error {
 }
 
 // atLeader has the leader serve a call about members, by here if this node leads. Errors: registry.ErrNoLeader
-// (nothing was done) and registry.ErrUnknownOutcome.
+// (nothing was done), registry.ErrUnknownOutcome, and those of JoinReply.Removal.
 func (s *Members) atLeader(ctx context.Context, call string, args any, here func() JoinReply) (JoinReply, error) {
 	if s.cfg.Leadership.Own() != nil {
-		return here(), nil
+		reply := here()
+		return reply, reply.Removal()
 	}
 	leader := s.cfg.Leadership.Other()
 	if leader == nil {
@@ -112,6 +113,8 @@ func (s *Members) atLeader(ctx context.Context, call string, args any, here func
 		err = fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
 	case err != nil:
 		err = fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
+	default:
+		err = reply.Removal()
 	}
 	return reply, err
 }

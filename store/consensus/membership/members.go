@@ -25,9 +25,7 @@ type Config struct {
 	Leadership *LeaderState
 	Fail       func(error)                                   // ends the node
 	Propose    func(ctx context.Context, entry []byte) error // commits an entry, while this node leads
-	// ends the node, because its data directory is not what the cluster counts on
-	Outdated func(error)
-	Digests  *Digests
+	Digests    *Digests
 }
 
 // Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other

@@ -36,11 +36,7 @@ var (
 func (s *Members) RemoveMember(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
-	reply, err := s.atLeader(ctx, "Node.Remove", name, func() JoinReply { return s.Remove(name) })
-	if err == nil {
-		err = reply.Removal()
-	}
-	if err != nil {
+	if _, err := s.atLeader(ctx, "Node.Remove", name, func() JoinReply { return s.Remove(name) }); err != nil {
 		return fmt.Errorf("remove node %q: %w", name, err)
 	}
 	return nil

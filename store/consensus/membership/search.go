@@ -180,7 +180,7 @@ func (s *Members) checkCluster(ctx context.Context) error {
 		switch {
 		case errors.As(r.Err, &foreign):
 		case r.Err == nil && s.cfg.Identity.Hello().Outdated(r.Value.Starts[s.self]) != nil:
-			s.cfg.Outdated(s.cfg.Identity.Hello().Outdated(r.Value.Starts[s.self]))
+			s.cfg.Fail(fmt.Errorf("data directory %s: %w", s.cfg.Node.DataDir, s.cfg.Identity.Hello().Outdated(r.Value.Starts[s.self])))
 			return nil
 		case r.Err != nil || r.Value.ServerID == s.self || r.Value.Cluster == "":
 		case r.Value.Leads && r.Value.Term >= s.Raft.CurrentTerm() && !slices.Contains(r.Value.Members, s.self):

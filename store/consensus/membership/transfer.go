@@ -22,9 +22,6 @@ func (s *Members) Transfer(ctx context.Context, name string) (to string, err err
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
 	reply, err := s.atLeader(ctx, "Node.Transfer", name, func() JoinReply { return s.transfer(ctx, name) })
-	if err == nil {
-		err = reply.Removal()
-	}
 	if err != nil {
 		return "", fmt.Errorf("transfer leadership: %w", err)
 	}

@@ -145,13 +145,10 @@ func (s *Members) Finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
 	reply, err := s.atLeader(ctx, "Node.Finalize", struct{}{}, func() JoinReply { return s.finalize(ctx) })
-	switch {
-	case err != nil:
-		return err
-	case reply.Answer == port.Refused:
+	if reply.Answer == port.Refused {
 		return codec.NotYet(reply.Reason)
 	}
-	return reply.Removal()
+	return err
 }
 
 // serveFinalize serves Finalize for another node.

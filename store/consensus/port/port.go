@@ -51,7 +51,8 @@ type Port struct {
 	log       *slog.Logger
 	admission *admission
 	raftConns chan net.Conn
-	done      chan struct{}
+	closing   sync.Once
+	done      chan struct{} // closed by Close
 	fenced    atomic.Bool
 	wg        sync.WaitGroup
 
@@ -319,18 +320,14 @@ func (n *Port) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 func (n *Port) Addr() net.Addr { return n.advertise }
 
 // Close implements net.Listener. It may be called more than once.
-func (n *Port) Close() error {
-	n.mu.Lock()
-	select {
-	case <-n.done:
+func (n *Port) Close() (err error) {
+	n.closing.Do(func() {
+		n.mu.Lock()
+		close(n.done)
 		n.mu.Unlock()
-		return nil
-	default:
-	}
-	close(n.done)
-	n.mu.Unlock()
-	err := n.listener.Close()
-	n.closeConns()
+		err = n.listener.Close()
+		n.closeConns()
+	})
 	return err
 }
 
