@@ -50,6 +50,8 @@ func (r *Replicator) acknowledgeOnce(ctx context.Context, peers []*peer) {
 		return
 	}
 	for p, to := range cursors {
-		p.acknowledged(to)
+		p.mu.Lock()
+		p.acked = max(p.acked, to)
+		p.mu.Unlock()
 	}
 }

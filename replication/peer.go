@@ -50,14 +50,6 @@ func (p *peer) notSending() error {
 	return fmt.Errorf("%w to %s", ErrNotSending, p.Name)
 }
 
-// origin returns the origin of the peer's own instances.
-func (p *peer) origin() registry.Origin {
-	if p.Kind == link.Node {
-		return registry.Origin{Kind: registry.LocalPeer}
-	}
-	return registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
-}
-
 // paused reports whether an operator stopped the sending.
 func (p *peer) paused() bool { return p.config.View().Peer(p.Name).Paused }
 
@@ -67,12 +59,6 @@ func (p *peer) wake() {
 	case p.woken <- struct{}{}:
 	default:
 	}
-}
-
-func (p *peer) acknowledged(at registry.Index) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.acked = max(p.acked, at)
 }
 
 func (p *peer) sent(fact string) {

@@ -24,9 +24,13 @@ func newPeer(c Config, pc link.PeerConfig, waiting prometheus.Observer, newLink 
 			since: time.Now(),
 		},
 	}
+	origin := registry.Origin{Kind: registry.RemoteDC, DC: pc.Name}
+	if pc.Kind == link.Node {
+		origin = registry.Origin{Kind: registry.LocalPeer}
+	}
 	p.link = newLink(link.Env{
 		Side: c.Side, Peer: pc, Submit: p.submit, Sent: p.sent,
-		Succeeded: p.succeeded, Failed: p.failed, GaveUp: p.gaveUp, Origin: p.origin(),
+		Succeeded: p.succeeded, Failed: p.failed, GaveUp: p.gaveUp, Origin: origin,
 		Refused: func(key registry.Key, fact, why string) { p.refused.Record(key, fact, "", why) }, Owed: p.refused,
 	})
 	return p

@@ -62,10 +62,18 @@ func (s *Members) joinAddresses() []string { return slices.Clone(*s.joinList.Loa
 
 // Calls returns the calls that other nodes make about members.
 func (s *Members) Calls() port.Calls {
+	limited := func(serve func(context.Context) JoinReply) JoinReply {
+		ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+		defer cancel()
+		return serve(ctx)
+	}
 	return port.Calls{
 		"Node.State": port.Method(func(struct{}) NodeState { return s.State() }), "Node.Found": port.Method(s.Found),
 		"Node.Join": port.Method(s.Join), "Node.Remove": port.Method(s.Remove),
-		"Node.Finalize": port.Method(s.serveFinalize), "Node.Transfer": port.Method(s.serveTransfer),
+		"Node.Finalize": port.Method(func(struct{}) JoinReply { return limited(s.finalize) }),
+		"Node.Transfer": port.Method(func(name string) JoinReply {
+			return limited(func(ctx context.Context) JoinReply { return s.transfer(ctx, name) })
+		}),
 	}
 }
 

@@ -28,13 +28,6 @@ func (s *Members) Transfer(ctx context.Context, name string) (to string, err err
 	return reply.Leader, nil
 }
 
-// serveTransfer serves Transfer for another node.
-func (s *Members) serveTransfer(name string) JoinReply {
-	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
-	defer cancel()
-	return s.transfer(ctx, name)
-}
-
 // transfer is Transfer at the leader. A node that lags would have to catch up before it could lead, and until then
 // the cluster would accept no write.
 func (s *Members) transfer(ctx context.Context, name string) JoinReply {

@@ -151,13 +151,6 @@ func (s *Members) Finalize(ctx context.Context) error {
 	return err
 }
 
-// serveFinalize serves Finalize for another node.
-func (s *Members) serveFinalize(struct{}) JoinReply {
-	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
-	defer cancel()
-	return s.finalize(ctx)
-}
-
 // finalize is Finalize at the leader.
 func (s *Members) finalize(ctx context.Context) JoinReply {
 	if s.cfg.Leadership.Own() == nil {

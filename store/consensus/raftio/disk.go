@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -18,15 +19,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
-
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
-
-	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // deleteSlice is how many entries one call deletes from bbolt. Each call holds the lock of the file, for which
@@ -173,7 +172,11 @@ func (d *Disk) check() (entries []uint64, err error) {
 
 // openWAL opens the segments listed in log.db.
 func (d *Disk) openWAL(dir string, segmentSize uint32, each func(*raft.Log)) (entryLog, error) {
-	list, err := readList(d.conf[keyWAL])
+	var list walList
+	b, err := disk.Unsealed([]byte(keyWAL), invertSum(bytes.Clone(d.conf[keyWAL])))
+	if err == nil {
+		err = json.Unmarshal(b, &list)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", d.path, explainBolt(err))
 	}

@@ -1,7 +1,6 @@
 package raftio
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,15 +39,7 @@ type walList struct {
 	Last uint64
 }
 
-// readList reads what saveList has written.
-func readList(sealed []byte) (list walList, err error) {
-	b, err := disk.Unsealed([]byte(keyWAL), invertSum(bytes.Clone(sealed)))
-	if err != nil {
-		return list, err
-	}
-	return list, json.Unmarshal(b, &list)
-}
-
+// saveList stores the list, which Disk.openWAL reads.
 func saveList(bolt *raftboltdb.BoltStore, list walList) error {
 	b, err := json.Marshal(list)
 	if err != nil {
