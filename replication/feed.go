@@ -55,9 +55,14 @@ func newFeed(p *peer, reached registry.Index) *feed {
 	f.tasks = batcher.New(batcher.Config[registry.Key, link.Task]{
 		Name:      p.Name,
 		Processor: transmission{p},
-		Merge:     f.merge,
-		Done:      func(_ registry.Key, t link.Task) { f.cursor.done(t.First) },
-		Dropped:   f.giveUp,
+		Merge: func(older, newer link.Task) link.Task { // keeps the cursor's account
+			if older.First != 0 && newer.First != 0 {
+				f.cursor.done(max(older.First, newer.First))
+			}
+			return link.Merge(older, newer)
+		},
+		Done:    func(_ registry.Key, t link.Task) { f.cursor.done(t.First) },
+		Dropped: f.giveUp,
 
 		MaxBufferSize: p.Queue, WorkloadSize: p.BatchSize, WorkerCount: p.Workers, MaxBatchingDelay: p.BatchDelay,
 		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay,
@@ -335,14 +340,6 @@ func (f *feed) beatPermanent() {
 		room--
 		f.queue(link.Task{Key: l.Key(), Facts: link.Heartbeat}, l)
 	}
-}
-
-// merge is link.Merge, and keeps the cursor's account.
-func (f *feed) merge(older, newer link.Task) link.Task {
-	if older.First != 0 && newer.First != 0 {
-		f.cursor.done(max(older.First, newer.First))
-	}
-	return link.Merge(older, newer)
 }
 
 var dropNames = [...]string{

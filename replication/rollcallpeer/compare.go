@@ -130,29 +130,24 @@ func (c *comparison) add(apps map[string][]Copy) {
 		}
 	}
 	for _, app := range slices.Sorted(maps.Keys(apps)) {
-		c.addApp(app, ours[app], apps[app])
-	}
-}
-
-// addApp compares the instances of an application.
-func (c *comparison) addApp(app string, ours []*registry.Lease, entries []Copy) {
-	theirs := make(map[string]Copy, len(entries))
-	for _, e := range entries {
-		theirs[e.ID] = e
-	}
-	for _, l := range ours {
-		id := l.Instance.ID()
-		e, ok := theirs[id]
-		delete(theirs, id)
-		switch {
-		case !ok:
-			c.addOurs(l.Key(), copyMissing)
-		case e.Sum != l.Sum():
-			c.addOurs(l.Key(), compareVersions(l.Version(), e.Version))
+		theirs := make(map[string]Copy, len(apps[app]))
+		for _, e := range apps[app] {
+			theirs[e.ID] = e
 		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(theirs)) {
-		c.addTheirs(registry.Key{App: app, ID: id}, theirs[id])
+		for _, l := range ours[app] {
+			id := l.Instance.ID()
+			e, ok := theirs[id]
+			delete(theirs, id)
+			switch {
+			case !ok:
+				c.addOurs(l.Key(), copyMissing)
+			case e.Sum != l.Sum():
+				c.addOurs(l.Key(), compareVersions(l.Version(), e.Version))
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(theirs)) {
+			c.addTheirs(registry.Key{App: app, ID: id}, theirs[id])
+		}
 	}
 }
 

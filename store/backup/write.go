@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"runtime"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -94,9 +95,13 @@ func (p *parts) addCoordination(k *kv.View) {
 	}
 	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
 		for permits := range k.AllPermits(kind) {
-			saved, weight := savedPermits(permits)
-			p.grow(weight)
-			p.part.Permits = append(p.part.Permits, saved)
+			saved := *permits // without its queue and its holders' values: waits do not outlive the state
+			saved.Queue, saved.Delays, saved.Holders = nil, nil, slices.Clone(permits.Holders)
+			for i := range saved.Holders {
+				saved.Holders[i].Value = nil
+			}
+			p.grow(64 + len(saved.Name) + 64*len(saved.Holders))
+			p.part.Permits = append(p.part.Permits, &saved)
 		}
 	}
 	p.addAccess(k.Access().Saved())
@@ -118,17 +123,6 @@ func (p *parts) addAccess(all access.Content) {
 		p.grow(k.Weight())
 		p.part.Access.Tokens = append(p.part.Access.Tokens, k)
 	}
-}
-
-// savedPermits returns a lock or semaphore without its queue and its holders' values: waits do not outlive the state.
-func savedPermits(p *kv.Permits) (saved *kv.Permits, weight int) {
-	c := *p
-	c.Queue, c.Delays, c.Holders = nil, nil, make([]kv.Holder, len(p.Holders))
-	for i, h := range p.Holders {
-		h.Value = nil
-		c.Holders[i] = h
-	}
-	return &c, 64 + len(p.Name) + 64*len(p.Holders)
 }
 
 // grow makes room for a record of the given weight.

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
-	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/expiry"
@@ -189,18 +188,4 @@ func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
 		Log:     s.log,
 		Metrics: s.metrics.coordination,
 	}
-}
-
-// propose commits an entry that is neither a write nor the first of a leadership, while this node leads. Errors that
-// wrap port.ErrNotSent are certain; after any other the outcome is unknown.
-func (s *Raft) propose(ctx context.Context, entry []byte) error {
-	_, err := s.proposer.Start(entry, store.ResultWait/2).Wait(ctx, store.ResultWait)
-	return err
-}
-
-// stamp returns the time for an entry.
-func (s *Raft) stamp() registry.Stamp {
-	now := time.Now()
-	lease, _ := s.clock.Read(now)
-	return registry.Stamp{Lease: lease, Wall: s.cfg.World.Wall(now).UnixMilli()}
 }

@@ -74,7 +74,14 @@ func (s *Raft) trimLog(ctx context.Context, share float64) (saved bool) {
 			s.log.Warn("the bound of the log could not be set", "entries", trailing, "err", err)
 		}
 	}
-	last := s.lastSnapshot()
+	var last snapshotNow
+	if found, err := s.snapshots.List(); err == nil && len(found) > 0 {
+		last.index, last.bytes = found[0].Index, found[0].Size
+		// Raft names a snapshot by term, index and time (raft.snapshotName).
+		if ms, err := strconv.ParseInt(found[0].ID[strings.LastIndexByte(found[0].ID, '-')+1:], 10, 64); err == nil {
+			last.at = time.UnixMilli(ms)
+		}
+	}
 	s.saved.Store(&last)
 	bound := share * float64(max(int64(s.cfg.LogBytes), last.bytes))
 	if float64(s.logs.BytesAfter(last.index)) <= bound && last.index >= s.raised.Load() {
@@ -85,17 +92,4 @@ func (s *Raft) trimLog(ctx context.Context, share float64) (saved bool) {
 		s.log.Warn("no snapshot, although the log is large, or the level of the cluster was raised", "err", err)
 	}
 	return err == nil
-}
-
-// lastSnapshot returns the newest snapshot. Raft names it by term, index and time (raft.snapshotName).
-func (s *Raft) lastSnapshot() (last snapshotNow) {
-	found, err := s.snapshots.List()
-	if err != nil || len(found) == 0 {
-		return last
-	}
-	last.index, last.bytes = found[0].Index, found[0].Size
-	if ms, err := strconv.ParseInt(found[0].ID[strings.LastIndexByte(found[0].ID, '-')+1:], 10, 64); err == nil {
-		last.at = time.UnixMilli(ms)
-	}
-	return last
 }

@@ -93,12 +93,21 @@ func (s *Raft) open(opened time.Time) error {
 func (s *Raft) compose(opened time.Time) {
 	s.leadership.Self = s.serverID()
 	s.members = membership.New(membership.Config{
-		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Digests: s.digests, Fail: s.fail, Propose: s.propose,
+		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Digests: s.digests, Fail: s.fail,
+		Propose: func(ctx context.Context, entry []byte) error {
+			_, err := s.proposer.Start(entry, store.ResultWait/2).Wait(ctx, store.ResultWait)
+			return err
+		},
 	})
 	s.reader = newReader(readerConfig{
 		World: s.cfg.World, Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
 	})
-	s.proposer = &commit.Proposer{Stamp: s.stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}
+	stamp := func() registry.Stamp {
+		now := time.Now()
+		lease, _ := s.clock.Read(now)
+		return registry.Stamp{Lease: lease, Wall: s.cfg.World.Wall(now).UnixMilli()}
+	}
+	s.proposer = &commit.Proposer{Stamp: stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}
 	s.committer = commit.New(commit.Config{
 		InFlight: s.cfg.InFlight, NoBatching: s.cfg.Test.NoBatching, RenewalWait: s.cfg.RenewalWait, Node: s.serverID(), Boot: s.identity.Start().Boot,
 		Leadership: s.leadership, Proposer: s.proposer, Nodes: s.nodes, TermsOf: s.reader.TermsOf, Above: s.members.Above, Metrics: s.metrics.commit,

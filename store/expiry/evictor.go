@@ -141,7 +141,12 @@ func (e *Evictor) round(ctx context.Context, now, until int64) {
 	if e.Upstream && evicts {
 		additional = e.timer.run(now)
 	}
-	decided := e.transit(ctx, now, e.View().Freshness(now))
+	decided := true // otherwise a transition was due and could not be made, and this round must not rely on the old state
+	if op, due := e.View().NextPreservation(now, e.View().Freshness(now)); due {
+		op.Epoch = e.Epoch
+		results, ok := e.propose(ctx, op)
+		decided = ok && results[0].Outcome == registry.Done
+	}
 	e.recordTransitions(ctx)
 	if !decided || !e.proposeEnding(ctx, until) || !evicts || e.View().Preservation().State.Withholds() {
 		return
@@ -151,18 +156,6 @@ func (e *Evictor) round(ctx context.Context, now, until int64) {
 	due := e.spare(now, ended)
 	// Leases that stay are still at the top of the heap, so no early round follows then.
 	e.early = e.evict(ctx, now, due) && len(due) == all || e.Upstream
-}
-
-// transit makes the transition of self-preservation that is due. It returns false if one was due and could not be
-// made: this round must then not rely on the old state.
-func (e *Evictor) transit(ctx context.Context, now int64, figures registry.Figures) bool {
-	op, due := e.View().NextPreservation(now, figures)
-	if !due {
-		return true
-	}
-	op.Epoch = e.Epoch
-	results, ok := e.propose(ctx, op)
-	return ok && results[0].Outcome == registry.Done
 }
 
 // proposeEnding ends expired overrides and quarantines, turns checks critical whose TTL has passed, and removes what

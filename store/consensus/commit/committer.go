@@ -208,26 +208,6 @@ func (c *Committer) signal() {
 	}
 }
 
-// propose commits a batch that another node sent, on the established leader.
-func (c *Committer) propose(ctx context.Context, p *proposal, renewals int) (fsm.BatchResult, error) {
-	p.done = make(chan struct{})
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed)
-	}
-	c.proposals = append(c.proposals, p)
-	c.renewals.count(renewals, time.Now())
-	c.signal()
-	c.mu.Unlock()
-	select {
-	case <-p.done:
-		return p.res, p.err
-	case <-ctx.Done():
-		return fsm.BatchResult{}, ctx.Err()
-	}
-}
-
 func (c *Committer) nextCalls() (calls []*call, size int) {
 	n := 0
 	late := time.Now().Add(-c.noLeader())

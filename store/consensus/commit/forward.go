@@ -92,14 +92,28 @@ func (c *Committer) Serve(encoded []byte, mayWait bool) CommitReply {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), store.ResultWait)
 	defer cancel()
-	res, err := c.propose(ctx, &proposal{batch: encoded, bound: id.Bound, mayWait: mayWait}, renewalsIn(items))
-	switch {
-	case errors.Is(err, port.ErrNotSent):
+	p := &proposal{batch: encoded, bound: id.Bound, mayWait: mayWait, done: make(chan struct{})}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
 		return CommitReply{Answer: port.NotLeader}
-	case err != nil:
+	}
+	c.proposals = append(c.proposals, p)
+	c.renewals.count(renewalsIn(items), time.Now())
+	c.signal()
+	c.mu.Unlock()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
 		return CommitReply{Answer: port.Unknown}
 	}
-	return CommitReply{Results: fsm.AppendResults(nil, c.cfg.Proposer.Level(), res)}
+	switch {
+	case errors.Is(p.err, port.ErrNotSent):
+		return CommitReply{Answer: port.NotLeader}
+	case p.err != nil:
+		return CommitReply{Answer: port.Unknown}
+	}
+	return CommitReply{Results: fsm.AppendResults(nil, c.cfg.Proposer.Level(), p.res)}
 }
 
 // commitAt commits a batch of this node at the node that leads, by the given call.

@@ -23,9 +23,11 @@ type Config struct {
 	Nodes      *port.Nodes
 	Machine    *fsm.Machine
 	Leadership *LeaderState
-	Fail       func(error)                                   // ends the node
-	Propose    func(ctx context.Context, entry []byte) error // commits an entry, while this node leads
-	Digests    *Digests
+	Fail       func(error) // ends the node
+	// Propose commits an entry that is neither a write nor the first of a leadership, while this node leads. Errors
+	// that wrap port.ErrNotSent are certain; after any other the outcome is unknown.
+	Propose func(ctx context.Context, entry []byte) error
+	Digests *Digests
 }
 
 // Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other
