@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 const (
@@ -14,26 +15,26 @@ const (
 
 // acknowledge stores the cursors of the current peers that moved in the state, all in one operation per second. A
 // cursor whose operation fails is stored the next time.
-func (r *Replicator) acknowledge(ctx context.Context) error {
+func acknowledge(ctx context.Context, side *link.Side, current func() []*peer) error {
 	tick := time.NewTicker(acknowledgeEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			r.acknowledgeOnce(ctx, r.present())
+			acknowledgeOnce(ctx, side, current())
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-func (r *Replicator) acknowledgeLast(ctx context.Context, peers []*peer) {
+func acknowledgeLast(ctx context.Context, side *link.Side, peers []*peer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAcknowledge)
 	defer cancel()
-	r.acknowledgeOnce(ctx, peers)
+	acknowledgeOnce(ctx, side, peers)
 }
 
-func (r *Replicator) acknowledgeOnce(ctx context.Context, peers []*peer) {
+func acknowledgeOnce(ctx context.Context, side *link.Side, peers []*peer) {
 	var ops []registry.Op
 	cursors := make(map[*peer]registry.Index)
 	for _, p := range peers {
@@ -45,8 +46,8 @@ func (r *Replicator) acknowledgeOnce(ctx context.Context, peers []*peer) {
 	if len(ops) == 0 {
 		return
 	}
-	if _, err := r.config.Service.Apply(ctx, registry.FromClient, ops...); err != nil {
-		r.config.Log.Debug("cursors were not acknowledged", "err", err)
+	if _, err := side.Service.Apply(ctx, registry.FromClient, ops...); err != nil {
+		side.Log.Debug("cursors were not acknowledged", "err", err)
 		return
 	}
 	for p, to := range cursors {

@@ -95,10 +95,10 @@ func (r *Replicator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	after := r.config.View().Index()
 	g.Go(func() error { return r.watch(ctx, after) })
-	g.Go(func() error { return r.acknowledge(ctx) })
+	g.Go(func() error { return acknowledge(ctx, &r.config.Side, r.present) })
 	g.Go(func() error { r.runPeers(ctx); return nil })
 	err := g.Wait()
-	r.acknowledgeLast(ctx, r.present())
+	acknowledgeLast(ctx, &r.config.Side, r.present())
 	return err
 }
 
@@ -382,6 +382,6 @@ func (r *Replicator) stopOthers(ctx context.Context, running map[*peer]sending, 
 		delete(running, p)
 	}
 	if len(stopped) > 0 {
-		r.acknowledgeLast(ctx, stopped)
+		acknowledgeLast(ctx, &r.config.Side, stopped)
 	}
 }
