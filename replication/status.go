@@ -84,7 +84,14 @@ func comparedFile(l link.Rollcall, reason string) (word, _ string) {
 func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) {
 	switch {
 	case kept.Paused:
-		return StatePaused, sentence(pausedBy(kept.By), waitingSince(s))
+		text := "paused"
+		if kept.By.Author != "" {
+			text += " by " + kept.By.Author
+		}
+		if kept.By.Reason != "" {
+			text += ": " + kept.By.Reason
+		}
+		return StatePaused, sentence(text, waitingSince(s))
 	case p.feed == nil:
 		return StateIdle, "another node of this datacenter sends, or none"
 	case p.record.failing:
@@ -105,17 +112,6 @@ func sentence(parts ...string) string {
 		}
 	}
 	return strings.Join(said, "; ")
-}
-
-func pausedBy(by registry.Act) string {
-	text := "paused"
-	if by.Author != "" {
-		text += " by " + by.Author
-	}
-	if by.Reason != "" {
-		text += ": " + by.Reason
-	}
-	return text
 }
 
 func waitingSince(s api.Peer) string {

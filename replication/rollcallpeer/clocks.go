@@ -64,10 +64,3 @@ func (c *clockRecords) get(of senderName) clockRecord {
 	defer c.mu.Unlock()
 	return c.of[of]
 }
-
-// drop drops the records of a sender, in any datacenter.
-func (c *clockRecords) drop(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.of, func(of senderName, _ clockRecord) bool { return of.name == name })
-}

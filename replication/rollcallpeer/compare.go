@@ -38,7 +38,19 @@ func (s scope) digests() map[string]registry.Digest {
 // that they are here.
 func (s scope) differences(q *Digests) differences {
 	a := differences{Apps: make(map[string][]Copy)}
-	differ := s.differing(q)
+	digests := s.digests()
+	var differ []string
+	for app, digest := range digests {
+		if q.covers(app) && q.Apps[app] != digest {
+			differ = append(differ, app)
+		}
+	}
+	for app := range q.Apps {
+		if _, ok := digests[app]; !ok && q.covers(app) {
+			differ = append(differ, app)
+		}
+	}
+	slices.Sort(differ)
 	sizes := make(map[string]int, len(differ))
 	s.each(differ, func(l *registry.Lease) { sizes[l.Instance.App]++ })
 	total := 0
@@ -56,24 +68,6 @@ func (s scope) differences(q *Digests) differences {
 		a.Apps[app] = append(a.Apps[app], Copy{ID: l.Instance.ID(), Version: l.Version(), Sum: l.Sum()})
 	})
 	return a
-}
-
-// differing returns the applications whose digest here differs from the asker's, sorted.
-func (s scope) differing(q *Digests) []string {
-	digests := s.digests()
-	var differ []string
-	for app, digest := range digests {
-		if q.covers(app) && q.Apps[app] != digest {
-			differ = append(differ, app)
-		}
-	}
-	for app := range q.Apps {
-		if _, ok := digests[app]; !ok && q.covers(app) {
-			differ = append(differ, app)
-		}
-	}
-	slices.Sort(differ)
-	return differ
 }
 
 // each calls do with the leases in the scope of some applications, sorted by name, whether or not they are old enough

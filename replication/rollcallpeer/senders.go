@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -49,6 +50,8 @@ func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) e
 	if results[0].Outcome == registry.NotFound {
 		return fmt.Errorf("%w: nothing was heard from %q", ErrUnknownSender, sender)
 	}
-	r.clockRecords.drop(sender)
+	r.clockRecords.mu.Lock()
+	defer r.clockRecords.mu.Unlock()
+	maps.DeleteFunc(r.clockRecords.of, func(of senderName, _ clockRecord) bool { return of.name == sender })
 	return nil
 }
