@@ -87,35 +87,29 @@ func (e *Ends) Remove(slot uint32) { heap.Remove(&e.slots, int(e.slots.position[
 // Ended returns the slots that ended before now, in no order, valid until the next call. Slots whose known end is
 // before now are checked against their true end, which end returns. It costs O(checked slots).
 func (e *Ends) Ended(now int64, end func(slot uint32) int64) []uint32 {
-	e.found = e.candidates(now)
+	s := &e.slots
+	e.found = e.found[:0]
+	visit := func(at int) {
+		if at < len(s.order) && s.end[s.order[at]] < now {
+			e.found = append(e.found, s.order[at])
+		}
+	}
+	visit(0)
+	for i := 0; i < len(e.found); i++ { // in the heap, a slot that ends later has only such slots below it
+		at := int(s.position[e.found[i]])
+		visit(2*at + 1)
+		visit(2*at + 2)
+	}
 	ended := e.found[:0]
 	for _, slot := range e.found {
-		if end := end(slot); end > e.slots.end[slot] {
+		if end := end(slot); end > s.end[slot] {
 			e.Move(slot, end)
 		}
-		if e.slots.end[slot] < now {
+		if s.end[slot] < now {
 			ended = append(ended, slot)
 		}
 	}
 	return ended
-}
-
-// candidates returns the slots whose known end is before now, in no order. In the heap, a slot that is not a
-// candidate has only such slots below it.
-func (e *Ends) candidates(now int64) []uint32 {
-	s, found := &e.slots, e.found[:0]
-	visit := func(at int) {
-		if at < len(s.order) && s.end[s.order[at]] < now {
-			found = append(found, s.order[at])
-		}
-	}
-	visit(0)
-	for i := 0; i < len(found); i++ {
-		at := int(s.position[found[i]])
-		visit(2*at + 1)
-		visit(2*at + 2)
-	}
-	return found
 }
 
 // Reorder corrects the ends of all slots, after they may have become earlier.

@@ -42,37 +42,26 @@ func NewSchedule[K any](compare func(a, b K) int) Schedule[K] {
 	})}
 }
 
-// Copy implements Schedule.
-func (s schedule[K]) Copy() Schedule[K] { return schedule[K]{s.tree.Copy()} }
-
-// Len returns how many items there are.
-func (s schedule[K]) Len() int { return s.tree.Len() }
-
-// Set enters a key at a time.
-func (s schedule[K]) Set(at int64, key K) { s.tree.Set(&item[K]{at, key}) }
-
-// Delete is the inverse of Set.
+func (s schedule[K]) Copy() Schedule[K]      { return schedule[K]{s.tree.Copy()} }
+func (s schedule[K]) Len() int               { return s.tree.Len() }
+func (s schedule[K]) Set(at int64, key K)    { s.tree.Set(&item[K]{at, key}) }
 func (s schedule[K]) Delete(at int64, key K) { s.tree.Delete(&item[K]{at, key}) }
 
-// Has reports whether a key is entered at a time.
 func (s schedule[K]) Has(at int64, key K) bool {
 	_, ok := s.tree.Get(&item[K]{at, key})
 	return ok
 }
 
-// First returns what ends first.
 func (s schedule[K]) First() (at int64, key K, ok bool) {
 	e, ok := open(s.tree.Min())
 	return e.at, e.key, ok
 }
 
-// Last returns when the last one ends.
 func (s schedule[K]) Last() (at int64, ok bool) {
 	e, ok := open(s.tree.Max())
 	return e.at, ok
 }
 
-// Due yields what ends at a moment or before, oldest first. The schedule must not change meanwhile.
 func (s schedule[K]) Due(now int64) iter.Seq2[int64, K] {
 	return func(yield func(int64, K) bool) {
 		s.tree.Scan(func(e *item[K]) bool { return e.at <= now && yield(e.at, e.key) })

@@ -15,13 +15,10 @@ type Tree[T any] interface {
 	Get(like T) (T, bool)
 	Set(T) (before T, replaced bool)
 	Delete(like T) (before T, deleted bool)
-	Min() (T, bool)
-	Max() (T, bool)
-	// Scan, Ascend and Reverse call do with one element after the other until it returns false: from the first, from
-	// the first that is not less than from, and backwards from the last.
+	// Scan and Ascend call do with one element after the other until it returns false: from the first, and from the
+	// first that is not less than from.
 	Scan(do func(T) bool)
 	Ascend(from T, do func(T) bool)
-	Reverse(do func(T) bool)
 	Copy() Tree[T]
 }
 
@@ -43,18 +40,17 @@ type Map[K cmp.Ordered, V any] interface {
 	Min() (K, V, bool)
 	Max() (K, V, bool)
 	PopMin() (K, V, bool)
-	// Scan, Ascend and Reverse work as in Tree.
+	// Scan and Ascend work as in Tree. Reverse goes backwards from the last element.
 	Scan(do func(K, V) bool)
 	Ascend(from K, do func(K, V) bool)
 	Reverse(do func(K, V) bool)
-	Descend(from K, do func(K, V) bool)
 	Keys() []K
 	Values() []V
 	Copy() Map[K, V]
 }
 
-// MapCursor is a Cursor for a Map.
-type MapCursor[K cmp.Ordered, V any] interface {
+// mapCursor is a Cursor for a Map.
+type mapCursor[K cmp.Ordered, V any] interface {
 	// Seek, Last, Next and Prev report whether there is such an element. Seek looks for the first that is not less.
 	Seek(K) bool
 	Last() bool
@@ -82,11 +78,8 @@ func (t *tree[T]) Len() int                       { return t.of().Len() }
 func (t *tree[T]) Get(like T) (T, bool)           { return t.of().Get(like) }
 func (t *tree[T]) Set(x T) (T, bool)              { return t.of().Set(x) }
 func (t *tree[T]) Delete(like T) (T, bool)        { return t.of().Delete(like) }
-func (t *tree[T]) Min() (T, bool)                 { return t.of().Min() }
-func (t *tree[T]) Max() (T, bool)                 { return t.of().Max() }
 func (t *tree[T]) Scan(do func(T) bool)           { t.of().Scan(do) }
 func (t *tree[T]) Ascend(from T, do func(T) bool) { t.of().Ascend(from, do) }
-func (t *tree[T]) Reverse(do func(T) bool)        { t.of().Reverse(do) }
 func (t *tree[T]) Copy() Tree[T]                  { return (*tree[T])(t.of().Copy()) }
 
 // boxedTree has its elements in boxes: one tree type in the program for all of them, where each would take 40 kB.
@@ -102,11 +95,8 @@ func (t *boxedTree[T]) Len() int                       { return t.of().Len() }
 func (t *boxedTree[T]) Get(like T) (T, bool)           { return open(t.of().Get(&like)) }
 func (t *boxedTree[T]) Set(x T) (T, bool)              { return open(t.of().Set(&x)) }
 func (t *boxedTree[T]) Delete(like T) (T, bool)        { return open(t.of().Delete(&like)) }
-func (t *boxedTree[T]) Min() (T, bool)                 { return open(t.of().Min()) }
-func (t *boxedTree[T]) Max() (T, bool)                 { return open(t.of().Max()) }
 func (t *boxedTree[T]) Scan(do func(T) bool)           { t.of().Scan(unboxed(do)) }
 func (t *boxedTree[T]) Ascend(from T, do func(T) bool) { t.of().Ascend(&from, unboxed(do)) }
-func (t *boxedTree[T]) Reverse(do func(T) bool)        { t.of().Reverse(unboxed(do)) }
 func (t *boxedTree[T]) Copy() Tree[T]                  { return (*boxedTree[T])(t.of().Copy()) }
 
 func unboxed[T any](do func(T) bool) func(*T) bool {
@@ -127,22 +117,21 @@ func NewMap[K cmp.Ordered, V any](degree int) Map[K, V] {
 	return (*treeMap[K, V])(btree.NewMap[K, V](degree))
 }
 
-func (m *treeMap[K, V]) of() *btree.Map[K, V]               { return (*btree.Map[K, V])(m) }
-func (m *treeMap[K, V]) Len() int                           { return m.of().Len() }
-func (m *treeMap[K, V]) Get(k K) (V, bool)                  { return m.of().Get(k) }
-func (m *treeMap[K, V]) GetAt(i int) (K, V, bool)           { return m.of().GetAt(i) }
-func (m *treeMap[K, V]) Set(k K, v V) (V, bool)             { return m.of().Set(k, v) }
-func (m *treeMap[K, V]) Delete(k K) (V, bool)               { return m.of().Delete(k) }
-func (m *treeMap[K, V]) Min() (K, V, bool)                  { return m.of().Min() }
-func (m *treeMap[K, V]) Max() (K, V, bool)                  { return m.of().Max() }
-func (m *treeMap[K, V]) PopMin() (K, V, bool)               { return m.of().PopMin() }
-func (m *treeMap[K, V]) Scan(do func(K, V) bool)            { m.of().Scan(do) }
-func (m *treeMap[K, V]) Ascend(from K, do func(K, V) bool)  { m.of().Ascend(from, do) }
-func (m *treeMap[K, V]) Reverse(do func(K, V) bool)         { m.of().Reverse(do) }
-func (m *treeMap[K, V]) Descend(from K, do func(K, V) bool) { m.of().Descend(from, do) }
-func (m *treeMap[K, V]) Keys() []K                          { return m.of().Keys() }
-func (m *treeMap[K, V]) Values() []V                        { return m.of().Values() }
-func (m *treeMap[K, V]) Copy() Map[K, V]                    { return (*treeMap[K, V])(m.of().Copy()) }
+func (m *treeMap[K, V]) of() *btree.Map[K, V]              { return (*btree.Map[K, V])(m) }
+func (m *treeMap[K, V]) Len() int                          { return m.of().Len() }
+func (m *treeMap[K, V]) Get(k K) (V, bool)                 { return m.of().Get(k) }
+func (m *treeMap[K, V]) GetAt(i int) (K, V, bool)          { return m.of().GetAt(i) }
+func (m *treeMap[K, V]) Set(k K, v V) (V, bool)            { return m.of().Set(k, v) }
+func (m *treeMap[K, V]) Delete(k K) (V, bool)              { return m.of().Delete(k) }
+func (m *treeMap[K, V]) Min() (K, V, bool)                 { return m.of().Min() }
+func (m *treeMap[K, V]) Max() (K, V, bool)                 { return m.of().Max() }
+func (m *treeMap[K, V]) PopMin() (K, V, bool)              { return m.of().PopMin() }
+func (m *treeMap[K, V]) Scan(do func(K, V) bool)           { m.of().Scan(do) }
+func (m *treeMap[K, V]) Ascend(from K, do func(K, V) bool) { m.of().Ascend(from, do) }
+func (m *treeMap[K, V]) Reverse(do func(K, V) bool)        { m.of().Reverse(do) }
+func (m *treeMap[K, V]) Keys() []K                         { return m.of().Keys() }
+func (m *treeMap[K, V]) Values() []V                       { return m.of().Values() }
+func (m *treeMap[K, V]) Copy() Map[K, V]                   { return (*treeMap[K, V])(m.of().Copy()) }
 
 // boxedMap has its values in boxes: one tree type in the program for all of them, where each would take 40 kB.
 type boxedMap[K cmp.Ordered, V any] treeMap[K, *V]
@@ -152,21 +141,20 @@ func NewBoxedMap[K cmp.Ordered, V any](degree int) Map[K, V] {
 	return (*boxedMap[K, V])(btree.NewMap[K, *V](degree))
 }
 
-func (m *boxedMap[K, V]) of() *btree.Map[K, *V]              { return (*btree.Map[K, *V])(m) }
-func (m *boxedMap[K, V]) Len() int                           { return m.of().Len() }
-func (m *boxedMap[K, V]) Get(k K) (V, bool)                  { return open(m.of().Get(k)) }
-func (m *boxedMap[K, V]) GetAt(i int) (K, V, bool)           { return openKeyed(m.of().GetAt(i)) }
-func (m *boxedMap[K, V]) Set(k K, v V) (V, bool)             { return open(m.of().Set(k, &v)) }
-func (m *boxedMap[K, V]) Delete(k K) (V, bool)               { return open(m.of().Delete(k)) }
-func (m *boxedMap[K, V]) Min() (K, V, bool)                  { return openKeyed(m.of().Min()) }
-func (m *boxedMap[K, V]) Max() (K, V, bool)                  { return openKeyed(m.of().Max()) }
-func (m *boxedMap[K, V]) PopMin() (K, V, bool)               { return openKeyed(m.of().PopMin()) }
-func (m *boxedMap[K, V]) Scan(do func(K, V) bool)            { m.of().Scan(opened(do)) }
-func (m *boxedMap[K, V]) Ascend(from K, do func(K, V) bool)  { m.of().Ascend(from, opened(do)) }
-func (m *boxedMap[K, V]) Reverse(do func(K, V) bool)         { m.of().Reverse(opened(do)) }
-func (m *boxedMap[K, V]) Descend(from K, do func(K, V) bool) { m.of().Descend(from, opened(do)) }
-func (m *boxedMap[K, V]) Keys() []K                          { return m.of().Keys() }
-func (m *boxedMap[K, V]) Copy() Map[K, V]                    { return (*boxedMap[K, V])(m.of().Copy()) }
+func (m *boxedMap[K, V]) of() *btree.Map[K, *V]             { return (*btree.Map[K, *V])(m) }
+func (m *boxedMap[K, V]) Len() int                          { return m.of().Len() }
+func (m *boxedMap[K, V]) Get(k K) (V, bool)                 { return open(m.of().Get(k)) }
+func (m *boxedMap[K, V]) GetAt(i int) (K, V, bool)          { return openKeyed(m.of().GetAt(i)) }
+func (m *boxedMap[K, V]) Set(k K, v V) (V, bool)            { return open(m.of().Set(k, &v)) }
+func (m *boxedMap[K, V]) Delete(k K) (V, bool)              { return open(m.of().Delete(k)) }
+func (m *boxedMap[K, V]) Min() (K, V, bool)                 { return openKeyed(m.of().Min()) }
+func (m *boxedMap[K, V]) Max() (K, V, bool)                 { return openKeyed(m.of().Max()) }
+func (m *boxedMap[K, V]) PopMin() (K, V, bool)              { return openKeyed(m.of().PopMin()) }
+func (m *boxedMap[K, V]) Scan(do func(K, V) bool)           { m.of().Scan(opened(do)) }
+func (m *boxedMap[K, V]) Ascend(from K, do func(K, V) bool) { m.of().Ascend(from, opened(do)) }
+func (m *boxedMap[K, V]) Reverse(do func(K, V) bool)        { m.of().Reverse(opened(do)) }
+func (m *boxedMap[K, V]) Keys() []K                         { return m.of().Keys() }
+func (m *boxedMap[K, V]) Copy() Map[K, V]                   { return (*boxedMap[K, V])(m.of().Copy()) }
 
 func (m *boxedMap[K, V]) Values() []V {
 	values := make([]V, 0, m.Len())
@@ -193,13 +181,13 @@ func opened[K, V any](do func(K, V) bool) func(K, *V) bool {
 	return func(k K, box *V) bool { return do(k, *box) }
 }
 
-type boxedCursor[K cmp.Ordered, V any] struct{ MapCursor[K, *V] }
+type boxedCursor[K cmp.Ordered, V any] struct{ mapCursor[K, *V] }
 
-// Value implements MapCursor.
-func (c boxedCursor[K, V]) Value() V { return *c.MapCursor.Value() }
+// Value implements mapCursor.
+func (c boxedCursor[K, V]) Value() V { return *c.mapCursor.Value() }
 
 // NewMapCursor returns a cursor for a map of this package.
-func NewMapCursor[K cmp.Ordered, V any](m Map[K, V]) MapCursor[K, V] {
+func NewMapCursor[K cmp.Ordered, V any](m Map[K, V]) mapCursor[K, V] {
 	if boxed, ok := m.(*boxedMap[K, V]); ok {
 		at := boxed.of().Iter()
 		return boxedCursor[K, V]{&at}
