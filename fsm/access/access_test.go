@@ -37,7 +37,7 @@ func TestRuleIsReadAndWrittenAlike(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "app", "app ORDERS", "app ORDERS write", "app A*B read", "apps A read", "session a write", "operator probe",
-		"kv {key} read", "app ORDERS read,", "app ORDERS read register", "peer dc2 read", "app a\x01b read", "app " + strings.Repeat("A", MaxMatch+1) + " read",
+		"kv {key} read", "app ORDERS read,", "app ORDERS read register", "peer dc2 read", "app a\x01b read", "app " + strings.Repeat("A", maxMatch+1) + " read",
 	} {
 		expect.That(t, expect.Err(ParseRule(bad)) != nil, "rule %q is taken", bad)
 	}

@@ -175,7 +175,7 @@ func (t *Content) rotate(op *Change, wall int64) error {
 			return fmt.Errorf("there is no token %q", r.Accessor)
 		}
 		k := t.Tokens[at].clone()
-		if first := k.Secrets[0]; !op.Sure && len(k.Secrets) == MaxSecrets && first.Until > wall && r.Until > wall {
+		if first := k.Secrets[0]; !op.Sure && len(k.Secrets) == maxSecrets && first.Until > wall && r.Until > wall {
 			return fmt.Errorf("token %s has two secrets until %s, and a third would end the first one at once; wait, or say it with force", r.Accessor, time.UnixMilli(first.Until).UTC().Format(time.RFC3339))
 		}
 		newest := k.Secrets[len(k.Secrets)-1]

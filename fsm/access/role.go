@@ -34,8 +34,8 @@ func (r *Role) Validate() error {
 	if err := validName("role", r.Name); err != nil {
 		return err
 	}
-	if len(r.Rules) > MaxRules {
-		return fmt.Errorf("role %s has %d rules; at most %d are kept", r.Name, len(r.Rules), MaxRules)
+	if len(r.Rules) > maxRules {
+		return fmt.Errorf("role %s has %d rules; at most %d are kept", r.Name, len(r.Rules), maxRules)
 	}
 	for _, rule := range r.Rules {
 		if err := rule.Validate(); err != nil {

@@ -106,8 +106,8 @@ func (r Rule) String() string {
 	return r.Resource.String() + " " + cmp.Or(r.Match, "*") + " " + r.Verbs.String() // an empty prefix covers all
 }
 
-// MaxMatch bounds Rule.Match, in bytes.
-const MaxMatch = 512
+// maxMatch bounds Rule.Match, in bytes.
+const maxMatch = 512
 
 // ParseRule reads a rule: a resource, a name (if there is more than one thing), and verbs separated by commas, as in
 // "app ORDERS read,register" or "operator read".
@@ -118,7 +118,11 @@ func ParseRule(text string) (Rule, error) {
 	}
 	at := slices.IndexFunc(kinds[:], func(k kind) bool { return k.word == words[0] })
 	if at < 0 {
-		return Rule{}, fmt.Errorf("rule %q: %q is no resource; there are %s", text, words[0], resourceWords())
+		known := make([]string, resources)
+		for i, k := range kinds {
+			known[i] = k.word
+		}
+		return Rule{}, fmt.Errorf("rule %q: %q is no resource; there are %s", text, words[0], strings.Join(known, ", "))
 	}
 	kind := kinds[at]
 	rule := Rule{Resource: Resource(at)}
@@ -164,9 +168,9 @@ func (r Rule) Validate() error {
 		wrong = "its verbs are not of " + kind.verbs.String()
 	case (kind.matching == unnamed) != (r.Match == "") && kind.matching != byPrefix:
 		wrong = "it must name something if there is more than one, and only then"
-	case len(r.Match) > MaxMatch:
-		wrong = fmt.Sprintf("what it names has more than %d bytes", MaxMatch)
-	case !order.PlainText(r.Match) || strings.ContainsFunc(r.Match, unicode.IsSpace):
+	case len(r.Match) > maxMatch:
+		wrong = fmt.Sprintf("what it names has more than %d bytes", maxMatch)
+	case !order.Plain(r.Match) || strings.ContainsFunc(r.Match, unicode.IsSpace):
 		wrong = "what it names must be UTF-8 without spaces and control characters"
 	case kind.matching == byName && strings.Contains(strings.TrimSuffix(r.Match, "*"), "*"):
 		wrong = "* may stand at the end alone"
@@ -187,14 +191,6 @@ const appParameter = "{app}"
 
 func (m matching) String() string {
 	return [...]string{unnamed: "", byName: "NAME (or PREFIX*)", byPrefix: "PREFIX (or *)", byCIDR: "CIDR:PORTS"}[m]
-}
-
-func resourceWords() string {
-	words := make([]string, resources)
-	for i, k := range kinds {
-		words[i] = k.word
-	}
-	return strings.Join(words, ", ")
 }
 
 func (r *Rule) fields(c *codec.Codec) {

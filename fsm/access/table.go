@@ -91,12 +91,16 @@ func strictly[T any](all []T, compare func(a, b T) int) bool {
 	return true
 }
 
-// compile makes the policies of all tokens. Tokens with the same roles and parameter share one.
+// compile makes the policies of all tokens, and adds up what the table takes. Tokens with the same roles and parameter share one.
 func (t *Table) compile() {
-	t.bytes = t.weigh()
+	t.bytes = len(t.Revoked) * (accessorLen + 16)
+	for _, r := range t.Roles {
+		t.bytes += r.Weight()
+	}
 	t.holders = make(map[string]*Holder, len(t.Tokens))
 	shared := map[string]*Policy{}
 	for _, k := range t.Tokens {
+		t.bytes += k.Weight()
 		key := fmt.Sprintf("%q %q", k.App, k.Roles)
 		if shared[key] == nil {
 			var roles []*Role
@@ -166,17 +170,6 @@ func (t *Table) Digest() string {
 
 // Bytes returns roughly how many bytes the table takes.
 func (t *Table) Bytes() int { return t.bytes }
-
-func (t *Content) weigh() int {
-	bytes := len(t.Revoked) * (accessorLen + 16)
-	for _, r := range t.Roles {
-		bytes += r.Weight()
-	}
-	for _, k := range t.Tokens {
-		bytes += k.Weight()
-	}
-	return bytes
-}
 
 // eachWeight is roughly how many bytes a role or token takes besides its texts.
 const eachWeight = 256

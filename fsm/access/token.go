@@ -32,14 +32,14 @@ type Secret struct {
 	Until int64 // ms since the epoch; 0: as long as the token
 }
 
-// MaxSecrets is the most secrets of a token: the one in use and its successor.
-const MaxSecrets = 2
+// maxSecrets is the most secrets of a token: the one in use and its successor.
+const maxSecrets = 2
 
 // Bounds of a token, and of a role.
 const (
 	MaxName       = 128 // bytes of a name
-	MaxTokenRoles = 32
-	MaxRules      = 256
+	maxTokenRoles = 32
+	maxRules      = 256
 )
 
 func (s *Secret) fields(c *codec.Codec) {
@@ -85,10 +85,10 @@ func (t *Token) Validate() error {
 	switch {
 	case !IsAccessor(t.Accessor):
 		return fmt.Errorf("accessor %q: want %d of the characters %s", t.Accessor, accessorLen, alphabet)
-	case len(t.Secrets) == 0 || len(t.Secrets) > MaxSecrets:
-		return fmt.Errorf("token %s has %d secrets, want 1 to %d", t.Accessor, len(t.Secrets), MaxSecrets)
-	case len(t.Roles) > MaxTokenRoles:
-		return fmt.Errorf("token %s has %d roles; at most %d are kept", t.Accessor, len(t.Roles), MaxTokenRoles)
+	case len(t.Secrets) == 0 || len(t.Secrets) > maxSecrets:
+		return fmt.Errorf("token %s has %d secrets, want 1 to %d", t.Accessor, len(t.Secrets), maxSecrets)
+	case len(t.Roles) > maxTokenRoles:
+		return fmt.Errorf("token %s has %d roles; at most %d are kept", t.Accessor, len(t.Roles), maxTokenRoles)
 	case strings.ContainsAny(t.App, "{}*"):
 		return fmt.Errorf("token %s: application %q must not have { } or *", t.Accessor, t.App)
 	}
