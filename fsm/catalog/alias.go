@@ -92,13 +92,6 @@ func compareAliases(a, b aliasRow) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Service, b.Service), compareCheckRefs(a.check.ref(), b.check.ref()))
 }
 
-func (c *Catalog) addAlias(check *Check) {
-	if check.Alias != nil {
-		c.byTarget.Set(aliasRow{check.target(), check})
-		c.entered = append(c.entered, check)
-	}
-}
-
 func (c *Catalog) deleteAlias(check *Check) {
 	if check.Alias != nil {
 		c.byTarget.Delete(aliasRow{check.target(), check})

@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -27,7 +29,24 @@ type Moment struct {
 
 // New returns an empty catalog.
 func New() *Catalog {
-	return &Catalog{Tables: newTables(), ends: order.NewSchedule(compareCheckRefs)}
+	return &Catalog{
+		Tables: Tables{
+			nodes: order.NewMap[string, *Node](0),
+			nodeChanges: order.NewTree(func(a, b *Node) int {
+				return cmp.Or(cmp.Compare(a.Changed(), b.Changed()), strings.Compare(a.Name, b.Name))
+			}),
+			spellings: order.NewTree(func(a, b spelling) int {
+				return cmp.Or(strings.Compare(a.lower, b.lower), strings.Compare(a.name, b.name))
+			}),
+			services: order.NewTree(func(a, b serviceRow) int {
+				return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.id, b.id))
+			}),
+			checks:   order.NewTree(func(a, b CheckRow) int { return compareCheckRefs(a.Check.ref(), b.Check.ref()) }),
+			byTarget: order.NewBoxedTree(compareAliases),
+			figures:  new(AliasFigures),
+		},
+		ends: order.NewSchedule(compareCheckRefs),
+	}
 }
 
 // Share returns a copy of the tables for views. It stays the same until the catalog changes, because most
@@ -115,7 +134,12 @@ func (c *Catalog) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 		c.setNode(now)
 		c.enterChecks(before, after, none, at)
 	} else {
-		c.deleteNode(old.Name)
+		c.shared = nil
+		if stored, ok := c.nodes.Delete(old.Name); ok { // not old itself if a service has left it since
+			c.bytes -= stored.Weight()
+			c.nodeChanges.Delete(stored)
+			c.spellings.Delete(spellingOf(old.Name))
+		}
 	}
 	for _, check := range before {
 		if _, kept := findCheck(after, check.ID); !kept {
@@ -168,51 +192,40 @@ func (c *Catalog) LeaveNode(name string, index order.Index) {
 	}
 }
 
-func (c *Catalog) deleteNode(name string) {
-	c.shared = nil
-	if old, ok := c.nodes.Delete(name); ok {
-		c.bytes -= old.Weight()
-		c.nodeChanges.Delete(old)
-		c.spellings.Delete(spellingOf(name))
-	}
-}
-
-// enterChecks enters the checks that were not there before. One that was there may already have another owner, which
-// is about to remove it.
+// enterChecks makes the checks that were not there before findable as a service's, or as their node's. One that was
+// there may already have another owner, which is about to remove it. A check keeps an earlier last heartbeat.
 func (c *Catalog) enterChecks(before, after []*Check, of order.Key, at Moment) {
 	for _, check := range after {
-		if i, ok := findCheck(before, check.ID); !ok || before[i] != check {
-			c.enterCheck(check, of, at)
+		if i, ok := findCheck(before, check.ID); ok && before[i] == check {
+			continue
 		}
+		now := CheckRow{Check: check, Of: of}
+		if row, known := c.Check(check.Node, check.ID); known {
+			c.deleteEnd(row)
+			c.deleteAlias(row.Check)
+			now.beat = row.beat
+			if check.Status == Critical && row.Check.Status != Critical {
+				c.lost = append(c.lost, check.ref())
+			}
+		}
+		switch {
+		case check.TTL == 0:
+			now.beat = nil
+		case now.beat == nil:
+			now.beat = new(beat)
+			now.beat.last.Store(at.Lease)
+		}
+		c.shared = nil
+		c.checks.Set(now)
+		if check.Alias != nil {
+			c.byTarget.Set(aliasRow{check.target(), check})
+			c.entered = append(c.entered, check)
+		}
+		c.addEnd(now, at.Established)
 	}
 }
 
-// enterCheck makes a check findable as a service's, or as its node's. It keeps an earlier last heartbeat.
-func (c *Catalog) enterCheck(check *Check, of order.Key, at Moment) {
-	before, known := c.Check(check.Node, check.ID)
-	now := CheckRow{Check: check, Of: of}
-	if known {
-		c.deleteEnd(before)
-		c.deleteAlias(before.Check)
-		now.beat = before.beat
-		if check.Status == Critical && before.Check.Status != Critical {
-			c.lost = append(c.lost, check.ref())
-		}
-	}
-	switch {
-	case check.TTL == 0:
-		now.beat = nil
-	case now.beat == nil:
-		now.beat = new(beat)
-		now.beat.last.Store(at.Lease)
-	}
-	c.shared = nil
-	c.checks.Set(now)
-	c.addAlias(check)
-	c.addEnd(now, at.Established)
-}
-
-// removeCheck reverts enterCheck, unless the check already has another owner.
+// removeCheck reverts enterChecks for one of them, unless the check already has another owner.
 func (c *Catalog) removeCheck(check *Check, of order.Key) {
 	row, known := c.Check(check.Node, check.ID)
 	if !known || row.Of != of {

@@ -146,11 +146,8 @@ const (
 
 // equal compares everything that was registered and reported about two checks.
 func (c *Check) equal(o *Check) bool {
-	return c == o || c.ref() == o.ref() && c.Service == o.Service && c.Status == o.Status && c.Output == o.Output && c.sameDefinition(o)
-}
-
-func (c *Check) sameDefinition(o *Check) bool {
-	return c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&
+	return c == o || c.ref() == o.ref() && c.Service == o.Service && c.Status == o.Status && c.Output == o.Output &&
+		c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&
 		c.Probe.equal(o.Probe) && c.Alias.equal(o.Alias) && bytes.Equal(c.Definition, o.Definition)
 }
 

@@ -51,25 +51,19 @@ func (c *Catalog) Registering(r Registration) *Registering {
 			r.Checks = append(slices.Clip(r.Checks), &AgentAlive)
 		}
 	}
-	r.Checks = lastOfEach(r.Checks)
-	return &Registering{Registration: r, catalog: c, node: r.On()}
-}
-
-// lastOfEach keeps only the last check of each id.
-func lastOfEach(checks []*Check) []*Check {
-	if len(checks) < 2 {
-		return checks
-	}
-	seen := make(map[string]bool, len(checks))
-	var last []*Check
-	for _, check := range slices.Backward(checks) {
-		if !seen[check.ID] {
-			seen[check.ID] = true
-			last = append(last, check)
+	if len(r.Checks) > 1 {
+		seen := make(map[string]bool, len(r.Checks))
+		var last []*Check
+		for _, check := range slices.Backward(r.Checks) {
+			if !seen[check.ID] {
+				seen[check.ID] = true
+				last = append(last, check)
+			}
 		}
+		slices.Reverse(last)
+		r.Checks = last
 	}
-	slices.Reverse(last)
-	return last
+	return &Registering{Registration: r, catalog: c, node: r.On()}
 }
 
 // Refusal is the reason to refuse a registration.
@@ -160,7 +154,11 @@ func (r *Registering) crowded() bool {
 	}
 	// The order does not matter: one that has too many is enough.
 	for service := range fresh {
-		if r.checksOf(service, given)+change[service] > maxChecks(service) {
+		most := MaxServiceChecks
+		if service == "" {
+			most = MaxNodeChecks
+		}
+		if r.checksOf(service, given)+change[service] > most {
 			return true
 		}
 	}
@@ -188,14 +186,6 @@ func (r *Registering) checksOf(service string, given map[string]bool) (n int) {
 		}
 	}
 	return n
-}
-
-// maxChecks returns how many checks a service ("": a node itself) may have.
-func maxChecks(service string) int {
-	if service == "" {
-		return MaxNodeChecks
-	}
-	return MaxServiceChecks
 }
 
 // Move holds checks that one owner has and another owner registers.

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -30,10 +29,6 @@ type spelling struct{ lower, name string }
 
 func spellingOf(name string) spelling { return spelling{strings.ToLower(name), name} }
 
-func compareSpellings(a, b spelling) int {
-	return cmp.Or(strings.Compare(a.lower, b.lower), strings.Compare(a.name, b.name))
-}
-
 // serviceRow holds a service on a node, and its key in the registry.
 type serviceRow struct {
 	node, id string
@@ -52,30 +47,6 @@ type CheckRow struct {
 type beat struct {
 	last atomic.Int64 // lease clock of the last one, ms
 	due  int64        // for the writer only: the check's time in Catalog.ends
-}
-
-func newTables() Tables {
-	return Tables{
-		nodes:       order.NewMap[string, *Node](0),
-		nodeChanges: order.NewTree(compareNodeChanges),
-		spellings:   order.NewTree(compareSpellings),
-		services:    order.NewTree(compareServices),
-		checks:      order.NewTree(compareChecks),
-		byTarget:    order.NewBoxedTree(compareAliases),
-		figures:     new(AliasFigures),
-	}
-}
-
-func compareNodeChanges(a, b *Node) int {
-	return cmp.Or(cmp.Compare(a.Changed(), b.Changed()), strings.Compare(a.Name, b.Name))
-}
-
-func compareServices(a, b serviceRow) int {
-	return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.id, b.id))
-}
-
-func compareChecks(a, b CheckRow) int {
-	return compareCheckRefs(a.Check.ref(), b.Check.ref())
 }
 
 // copy returns a copy of the tables, at a cost that does not depend on their content.
