@@ -1,8 +1,6 @@
 package kv
 
 import (
-	"strings"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -26,10 +24,6 @@ type delays struct {
 	until order.Map[string, int64] // by key: lease clock, ms
 	ends  order.Schedule[string]   // the same keys by time; nil in views
 	bytes int                      // of all, see delayWeight
-}
-
-func newDelays() delays {
-	return delays{until: order.NewBoxedMap[string, int64](order.Degree), ends: order.NewSchedule(strings.Compare)}
 }
 
 // share returns a copy for views.

@@ -1,8 +1,6 @@
 package kv
 
 import (
-	"strings"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -41,10 +39,6 @@ type deletions struct {
 	bytes  int                    // of all records, see Deletion.weight
 }
 
-func newDeletions() deletions {
-	return deletions{byKey: order.NewBoxedMap[string, Deletion](order.Degree), byAge: order.NewSchedule(strings.Compare)}
-}
-
 // share returns a copy for views.
 func (d *deletions) share() deletions {
 	return deletions{byKey: d.byKey.Copy(), pruned: d.pruned, bytes: d.bytes}
@@ -55,15 +49,6 @@ func (d *deletions) copy() deletions {
 	c := d.share()
 	c.byAge = d.byAge.Copy()
 	return c
-}
-
-// record enters a deletion, and drops the oldest record if there are too many.
-func (d *deletions) record(r Deletion) {
-	d.enter(r)
-	if d.byAge.Len() > deletionsLimit {
-		index, key, _ := d.byAge.First()
-		d.prune(index, key)
-	}
 }
 
 func (d *deletions) enter(r Deletion) {

@@ -39,7 +39,10 @@ func (f *Frozen) Head(c *codec.Codec) {
 	codec.Uint(c, &f.Pruned)
 	codec.Uint(c, &f.Restored)
 	codec.Optional(c, &f.Last, (*Restoration).fields)
-	f.Staged.head(c)
+	c.Lasting(&f.Staged.ID)
+	f.Staged.By.Fields(c)
+	c.Uint64(&f.Staged.Parts)
+	c.Int64(&f.Staged.Since)
 }
 
 // Freeze returns the whole state for a snapshot, in milliseconds; it stays valid while the state goes

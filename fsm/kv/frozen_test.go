@@ -78,7 +78,7 @@ func TestThawRefusesASnapshotThatLies(t *testing.T) {
 		{func(f *Frozen) { f.Kept[1].At = f.Lease + 1 }, "out of order"},
 		{func(f *Frozen) { f.Kept[0].At = f.Kept[1].At + 1 }, "out of order"},
 		{func(f *Frozen) { f.Kept[0].Result.Index = f.Index + 1 }, "the last change was"},
-		{func(f *Frozen) { f.Kept = make([]KeptResult, OnceLimit+1) }, "kept results"},
+		{func(f *Frozen) { f.Kept = make([]KeptResult, onceLimit+1) }, "kept results"},
 	}
 	for _, test := range tests {
 		f := lived(t)

@@ -76,8 +76,8 @@ func (m *Image) Add(part Image) {
 	m.Access.Add(part.Access)
 }
 
-// StagedFor is how long (ms of lease clock) staged parts wait for the next one before they are dropped.
-const StagedFor = 60_000
+// stagedFor is how long (ms of lease clock) staged parts wait for the next one before they are dropped.
+const stagedFor = 60_000
 
 // Staged holds the parts of a restore that have arrived.
 type Staged struct {
@@ -86,13 +86,6 @@ type Staged struct {
 	Parts uint64 // how many have arrived
 	Since int64  // when the last one arrived: lease clock, ms
 	Image
-}
-
-func (s *Staged) head(c *codec.Codec) {
-	c.Lasting(&s.ID)
-	s.By.Fields(c)
-	c.Uint64(&s.Parts)
-	c.Int64(&s.Since)
 }
 
 // freeze returns what is staged; nothing can be added to the copy.
@@ -106,7 +99,7 @@ func (s *Staged) freeze() Staged {
 
 // prune drops what has waited for too long at a moment (lease clock, ms).
 func (s *Staged) prune(lease int64) {
-	if s.ID != "" && lease-s.Since >= StagedFor {
+	if s.ID != "" && lease-s.Since >= stagedFor {
 		*s = Staged{}
 	}
 }

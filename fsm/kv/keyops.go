@@ -234,13 +234,6 @@ func (s *State) successor(at At, key string, old *Pair) *Pair {
 	return &Pair{Key: strings.Clone(key), CreateIndex: at.Index, ModifyIndex: at.Index, Fence: deleted.Fence}
 }
 
-// releaseKey takes a key from a holder whose session ended.
-func (s *State) releaseKey(at At, old *Pair) {
-	p := s.successor(at, old.Key, old)
-	p.Session = ""
-	s.replaceKey(at, old, p)
-}
-
 // replaceKey replaces old by p; old is nil if the key was absent.
 func (s *State) replaceKey(at At, old, p *Pair) {
 	s.keys.replace(old, p)

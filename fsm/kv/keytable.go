@@ -20,10 +20,13 @@ type keyTable struct {
 
 func newKeyTable() keyTable {
 	return keyTable{
-		pairs:     order.NewMap[string, *Pair](order.Degree),
-		stakes:    order.NewBoxedTree(compareStakes),
-		deletions: newDeletions(),
-		delays:    newDelays(),
+		pairs:  order.NewMap[string, *Pair](order.Degree),
+		stakes: order.NewBoxedTree(compareStakes),
+		deletions: deletions{
+			byKey: order.NewBoxedMap[string, Deletion](order.Degree),
+			byAge: order.NewSchedule(strings.Compare),
+		},
+		delays: delays{until: order.NewBoxedMap[string, int64](order.Degree), ends: order.NewSchedule(strings.Compare)},
 	}
 }
 
@@ -54,12 +57,16 @@ func (t *keyTable) replace(old, p *Pair) {
 	t.hold(old, p)
 }
 
-// remove removes a pair, and records its deletion.
+// remove removes a pair, and records its deletion. It drops the oldest record if there are too many.
 func (t *keyTable) remove(p *Pair, index Index, lease int64) {
 	t.pairs.Delete(p.Key)
 	t.bytes -= p.Weight()
 	t.hold(p, nil)
-	t.deletions.record(Deletion{Key: p.Key, Index: index, At: lease, Fence: p.Fence})
+	t.deletions.enter(Deletion{Key: p.Key, Index: index, At: lease, Fence: p.Fence})
+	if t.deletions.byAge.Len() > deletionsLimit {
+		oldest, key, _ := t.deletions.byAge.First()
+		t.deletions.prune(oldest, key)
+	}
 }
 
 // hold records the holder of a key when p replaces old. Either may be nil.

@@ -219,7 +219,7 @@ func TestTransactionThatWritesReadsABoundedNumberOfBytes(t *testing.T) {
 	res = r.do(KeyTxn([]KeyOp{set("k", "1"), tree}))
 	expect.That(t, res.OK && len(res.Pairs) == 2, "1 MiB: result %+v, want it done", res)
 	at := r.at()
-	at.Read = MaxBatchRead - 1<<10
+	at.Read = maxBatchRead - 1<<10
 	if res := r.Apply(at, KeyTxn([]KeyOp{set("k", "2"), tree})); res.Excess != TooBusy || string(r.pair("k").Value) != "1" {
 		t.Errorf("1 MiB after others of the batch: result %+v with k %s, want it refused as too busy", res, r.pair("k").Value)
 	}
@@ -258,11 +258,11 @@ func TestOnceKeepsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 1, 60<<10)
 	read := KeyTxn([]KeyOp{set("k", "1"), {Verb: Get, Key: "large/00000"}})
-	for i := range 2 * OnceBytes / (60 << 10) {
+	for i := range 2 * onceBytes / (60 << 10) {
 		r.do(Once{fmt.Sprint("x", i), read})
 	}
 	got := r.kept.bytes
-	expect.That(t, got <= OnceBytes && got >= OnceBytes/2, "results take %d bytes, want at most %d", got, OnceBytes)
+	expect.That(t, got <= onceBytes && got >= onceBytes/2, "results take %d bytes, want at most %d", got, onceBytes)
 	bytes := 0
 	for _, a := range r.kept.order {
 		bytes += a.weight()
@@ -377,12 +377,12 @@ func TestOnceDropsResultsThatAreTooOldOrTooMany(t *testing.T) {
 	})
 	t.Run("the oldest where there are too many", func(t *testing.T) {
 		r := newRig(t)
-		for i := range OnceLimit + 1 {
+		for i := range onceLimit + 1 {
 			r.Apply(r.at(), Once{fmt.Sprint(i), RenewSession{}})
 		}
 		_, ok := r.kept.byKey["0"]
-		expect.That(t, !ok && len(r.kept.byKey) == OnceLimit,
-			"%d results are kept, the oldest: %t; want %d, and not that", len(r.kept.byKey), ok, OnceLimit)
+		expect.That(t, !ok && len(r.kept.byKey) == onceLimit,
+			"%d results are kept, the oldest: %t; want %d, and not that", len(r.kept.byKey), ok, onceLimit)
 	})
 }
 

@@ -42,7 +42,10 @@ func (op AcquirePermit) fields(c *codec.Codec) AcquirePermit {
 
 // apply gives the session a permit, a place in the queue, or neither.
 func (op AcquirePermit) apply(s *State, at At) Result {
-	limit := op.limit()
+	limit := op.Limit
+	if op.Kind == Lock {
+		limit = 1 // a lock is a semaphore of one permit
+	}
 	if refusal := op.refusal(s, limit); refusal != "" {
 		return Result{Refusal: refusal}
 	}
@@ -52,12 +55,16 @@ func (op AcquirePermit) apply(s *State, at At) Result {
 	}
 	if t != nil {
 		if t.sem.limit != limit && t.sem.lasts(at.Lease) {
-			return Result{Refusal: t.sem.conflict(limit), Limit: t.sem.limit}
+			refusal := fmt.Sprintf("semaphore %q has limit %d, not %d: the first that acquired it set it, and it stays until nobody holds it or waits for it", op.Name, t.sem.limit, limit)
+			return Result{Refusal: refusal, Limit: t.sem.limit}
 		}
 		t.serveQueue()
 	}
 	if t == nil || t.sem.idle() {
-		t = op.newTurn(s, at, t, limit)
+		if t != nil { // its last waiters and delays are over
+			t.finish()
+		}
+		t = &turn{state: s, at: at, sem: s.permits.open(op.Kind, strings.Clone(op.Name), limit)}
 	}
 	res := op.acquire(t, s.session(op.Session).ID)
 	t.serveQueue()
@@ -82,14 +89,6 @@ func (op AcquirePermit) crowded(s *State, t *turn) string {
 	return s.crowded(l.session, l.held)
 }
 
-// limit returns the requested limit: a lock is a semaphore of one permit.
-func (op AcquirePermit) limit() uint32 {
-	if op.Kind == Lock {
-		return 1
-	}
-	return op.Limit
-}
-
 // refusal returns why an acquisition cannot be tried, whatever the semaphore's state, or "".
 func (op AcquirePermit) refusal(s *State, limit uint32) string {
 	switch {
@@ -107,22 +106,16 @@ func (op AcquirePermit) refusal(s *State, limit uint32) string {
 	return ""
 }
 
-// newTurn returns the turn for a new semaphore. before is the turn for the old one of that name, whose last waiters
-// and delays this operation found to be over, or nil.
-func (op AcquirePermit) newTurn(s *State, at At, before *turn, limit uint32) *turn {
-	if before != nil {
-		before.finish()
-	}
-	return &turn{state: s, at: at, sem: s.permits.open(op.Kind, strings.Clone(op.Name), limit)}
-}
-
 // acquire is the rest of an acquisition, once the queue is in order.
 func (op AcquirePermit) acquire(t *turn, session string) Result {
 	res := Result{Limit: t.sem.limit}
 	at, ok := t.sem.positions.Get(session)
 	switch {
 	case ok && at.fence != 0:
-		op.replaceValue(t, at.fence)
+		if h, _ := t.sem.holders.Get(at.fence); !bytes.Equal(h.Value, op.Value) {
+			h.Value = cloneBytes(op.Value)
+			t.edit().setHolder(h)
+		}
 		res.OK, res.Fence = true, at.fence
 	case ok:
 		op.waitAgain(t, at.ticket)
@@ -140,14 +133,6 @@ func (op AcquirePermit) acquire(t *turn, session string) Result {
 		res.Place = t.sem.place(ticket)
 	}
 	return res
-}
-
-// replaceValue gives the session's acquisition a new value.
-func (op AcquirePermit) replaceValue(t *turn, fence Index) {
-	if h, _ := t.sem.holders.Get(fence); !bytes.Equal(h.Value, op.Value) {
-		h.Value = cloneBytes(op.Value)
-		t.edit().setHolder(h)
-	}
 }
 
 // waitAgain handles a waiting session that asks again: it keeps its place. A try changes nothing, because another
@@ -266,21 +251,16 @@ func (op EndDelay) fields(c *codec.Codec) EndDelay {
 // further. For a key this is not a change, and a view may keep the lock-delay: readers compare its end with the
 // clock.
 func (op EndDelay) apply(s *State, at At) Result {
-	switch {
-	case !s.epoch.Leads(at.Term, op.Epoch) || op.Until > at.Lease:
-		return Result{}
-	case op.Kind != Key:
-		return op.servePermits(s, at)
-	}
-	if until, ok := s.keys.delays.until.Get(op.Name); !ok || until != op.Until {
+	if !s.epoch.Leads(at.Term, op.Epoch) || op.Until > at.Lease {
 		return Result{}
 	}
-	s.keys.delays.remove(op.Name)
-	return Result{OK: true}
-}
-
-// servePermits gives a permit whose lock-delay is over to the next in the queue.
-func (op EndDelay) servePermits(s *State, at At) Result {
+	if op.Kind == Key {
+		if until, ok := s.keys.delays.until.Get(op.Name); !ok || until != op.Until {
+			return Result{}
+		}
+		s.keys.delays.remove(op.Name)
+		return Result{OK: true}
+	}
 	t := s.turn(at, op.Kind, op.Name)
 	if t == nil {
 		return Result{}

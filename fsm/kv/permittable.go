@@ -110,17 +110,6 @@ func (p *permitTable) removeStake(sem *semaphore, session string) {
 	p.stakes.Delete(stake{session, sem.kind, sem.name})
 }
 
-// addWaitingStake and removeWaitingStake are for waiting sessions, which also count in waiting.
-func (p *permitTable) addWaitingStake(sem *semaphore, session string) {
-	p.addStake(sem, session)
-	p.waiting++
-}
-
-func (p *permitTable) removeWaitingStake(sem *semaphore, session string) {
-	p.removeStake(sem, session)
-	p.waiting--
-}
-
 // addDelay keeps a free permit of a semaphore back until a time (lease clock, ms).
 func (p *permitTable) addDelay(sem *semaphore, until int64) {
 	n, _ := sem.delays.Get(until)
@@ -206,13 +195,6 @@ func (m *semaphore) copy() *semaphore {
 	return &c
 }
 
-func (m *semaphore) topic() Topic {
-	if m.kind == Lock {
-		return Topic{Kind: LockTopic, Name: m.name}
-	}
-	return Topic{Kind: SemaphoreTopic, Name: m.name}
-}
-
 // full reports whether no permit is free.
 func (m *semaphore) full() bool { return uint64(m.holders.Len()+m.delayed) >= uint64(m.limit) }
 
@@ -240,14 +222,6 @@ func (m *semaphore) setHolder(h Holder) {
 	m.positions.Set(h.Session, position{fence: h.Fence})
 }
 
-// removeHolder removes a holder.
-func (m *semaphore) removeHolder(fence Index) Holder {
-	h, _ := m.holders.Delete(fence)
-	m.bytes -= weightWith(h.Value)
-	m.positions.Delete(h.Session)
-	return h
-}
-
 // addWaiter enters a waiter at the queue's end, and returns its ticket.
 func (m *semaphore) addWaiter(w Waiter) (ticket uint64) {
 	last, _, _ := m.queue.Max()
@@ -269,13 +243,6 @@ func (m *semaphore) dequeue(ticket uint64) Waiter {
 	w, _ := m.queue.Delete(ticket)
 	m.ends.Delete(w.Until, ticket)
 	m.bytes -= weightWith(w.Value)
-	return w
-}
-
-// removeWaiter removes a waiter from the queue.
-func (m *semaphore) removeWaiter(ticket uint64) Waiter {
-	w := m.dequeue(ticket)
-	m.positions.Delete(w.Session)
 	return w
 }
 

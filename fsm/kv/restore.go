@@ -41,8 +41,8 @@ func (op DropStaged) apply(s *State, _ At) Result {
 // Restored returns the Index where the newest incarnation began, or 0.
 func (s *State) Restored() Index { return s.restored }
 
-// BeginIncarnation begins a new incarnation, see Registry.Raise.
-func (s *State) BeginIncarnation(beyond Index, wall int64) {
+// beginIncarnation begins a new incarnation, see Registry.Raise.
+func (s *State) beginIncarnation(beyond Index, wall int64) {
 	s.restored = s.catalog.Raise(beyond, wall)
 	s.change(At{Index: s.restored}, Topic{Kind: SessionsTopic})
 }
@@ -51,7 +51,7 @@ func (s *State) BeginIncarnation(beyond Index, wall int64) {
 // because its last change may be among the losses.
 func (s *State) Recover(at At) {
 	s.staged = Staged{}
-	s.BeginIncarnation(0, at.Wall)
+	s.beginIncarnation(0, at.Wall)
 	at.Index = s.catalog.Next()
 	s.endSessions(at, s.sessions.byID.Values())
 	for _, p := range slices.Collect(s.keys.under("")) {
@@ -107,7 +107,7 @@ func (op Restore) apply(s *State, at At) Result {
 		if op.Founding { // the file may be older than an incarnation of its cluster
 			unknown = at.Wall
 		}
-		s.BeginIncarnation(op.Newest, unknown)
+		s.beginIncarnation(op.Newest, unknown)
 	}
 	var lost []CheckRef
 	if !op.KeysOnly {
@@ -234,22 +234,18 @@ func (r *restoring) keepBack() {
 			delays[saved.ID] = saved.lockDelay()
 		}
 	}
-	for _, p := range r.image.Pairs {
-		r.keepKeyBack(p.Key, delays[p.Session])
+	keys := &r.state.keys
+	for _, p := range r.image.Pairs { // unless a session holds the key or a longer delay blocks it
+		delay := delays[p.Session]
+		if session, _ := keys.holder(p.Key); delay == 0 || session != "" || p.Key == "" {
+			continue
+		}
+		if until := order.Later(r.at.Lease, delay); until > keys.delays.end(p.Key, r.at.Lease) {
+			keys.delays.set(p.Key, until)
+		}
 	}
 	for _, p := range r.image.Permits {
 		r.keepPermitsBack(p, delays)
-	}
-}
-
-// keepKeyBack keeps a key from being acquired for delay ms, unless a session holds it or a longer delay blocks it.
-func (r *restoring) keepKeyBack(key string, delay int64) {
-	keys := &r.state.keys
-	if session, _ := keys.holder(key); delay == 0 || session != "" || key == "" {
-		return
-	}
-	if until := order.Later(r.at.Lease, delay); until > keys.delays.end(key, r.at.Lease) {
-		keys.delays.set(key, until)
 	}
 }
 

@@ -34,7 +34,7 @@ func (op StagePart) refusal(staged *Staged) string {
 	case op.ID == "":
 		return "a restore needs an id"
 	case !same && staged.ID != "":
-		return fmt.Sprintf("another restore, by %s, is under way: wait for its end; if its sender fell silent, it is given up after %d s", staged.By.Author, StagedFor/1000)
+		return fmt.Sprintf("another restore, by %s, is under way: wait for its end; if its sender fell silent, it is given up after %d s", staged.By.Author, stagedFor/1000)
 	case op.Part > 0 && !same:
 		return givenUp
 	case op.Part > staged.Parts:

@@ -122,7 +122,7 @@ func (e *TxnError) fields(c *codec.Codec) {
 const (
 	MaxRead      = 64 << 20
 	MaxTxnRead   = 8 << 20
-	MaxBatchRead = 64 << 20
+	maxBatchRead = 64 << 20
 	MaxKeptRead  = 64 << 10
 )
 
@@ -133,7 +133,7 @@ type Excess uint8
 const (
 	NoExcess Excess = iota
 	TooLarge        // it would read more than MaxTxnRead: it was not performed
-	// TooBusy: with the others of its batch it would read more than MaxBatchRead. It was not performed; try again.
+	// TooBusy: with the others of its batch it would read more than maxBatchRead. It was not performed; try again.
 	TooBusy
 	Forgotten // it was performed before, and what it read then was not kept
 	Crowded   // it exceeds a bound that level 2 introduced, and was not performed
@@ -179,8 +179,8 @@ func (r *KeptResult) weight() int {
 // MaxKeptRead: the repetition of a transaction that read more has the result Forgotten.
 const (
 	OnceFor    = 10 * 60 * 1000
-	OnceLimit  = 100_000
-	OnceBytes  = 64 << 20
+	onceLimit  = 100_000
+	onceBytes  = 64 << 20
 	MaxOnceKey = 255
 )
 
@@ -191,13 +191,11 @@ type keptResults struct {
 	bytes int           // of all, see KeptResult.weight
 }
 
-func newKeptResults() keptResults { return keptResults{byKey: make(map[string]*KeptResult)} }
-
 func (k *keptResults) add(r *KeptResult) {
 	k.byKey[r.Key] = r
 	k.order = append(k.order, r)
 	k.bytes += r.weight()
-	for len(k.order) > OnceLimit || k.bytes > OnceBytes {
+	for len(k.order) > onceLimit || k.bytes > onceBytes {
 		k.dropOldest()
 	}
 }

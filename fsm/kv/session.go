@@ -142,7 +142,3 @@ func (s *SessionState) Fields(c *codec.Codec) {
 	codec.Ptr(c, &s.Session).Fields(c)
 	c.Int64(&s.Renewed)
 }
-
-// stays reports whether only clients that may write nodes can remove a check or node: the logical node and its own
-// check, on which a session depends by default.
-func stays(r CheckRef) bool { return r.Node == "" && (r.ID == "" || r.ID == catalog.SerfHealth) }

@@ -207,7 +207,12 @@ func (s *State) Lose(at At, checks []CheckRef) bool {
 	at.Lease = s.lease
 	var lost []string
 	for _, ref := range checks {
-		lost = slices.AppendSeq(lost, s.sessions.byCheck.of(ref))
+		s.sessions.byCheck.Ascend(link{ref: ref}, func(l link) bool {
+			if l.ref == ref {
+				lost = append(lost, l.session)
+			}
+			return l.ref == ref
+		})
 	}
 	slices.Sort(lost)
 	lost = slices.Compact(lost)
@@ -245,8 +250,10 @@ func (s *State) loseKeys(at At, session *Session) {
 		}
 		if session.Behavior == DeleteKeys {
 			s.removeKey(at, p)
-		} else {
-			s.releaseKey(at, p)
+			continue
 		}
+		released := s.successor(at, p.Key, p)
+		released.Session = ""
+		s.replaceKey(at, p, released)
 	}
 }

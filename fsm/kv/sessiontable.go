@@ -2,11 +2,11 @@ package kv
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -30,7 +30,7 @@ type sessionTable struct {
 // sessionEnds finds sessions by what ends them. It is derived from the sessions, and so not part of a snapshot; in
 // views it is nil.
 type sessionEnds struct {
-	byCheck links
+	byCheck order.Tree[link]
 	load    map[CheckRef]int // how much ends with each: its sessions, and what they hold
 	slots   slots
 	ends    order.Ends  // of the sessions with a TTL, by slot
@@ -39,8 +39,10 @@ type sessionEnds struct {
 
 func newSessionTable() sessionTable {
 	return sessionTable{
-		byID:        order.NewMap[string, *living](order.Degree),
-		sessionEnds: &sessionEnds{byCheck: links{order.NewBoxedTree(compareLinks)}, load: map[CheckRef]int{}},
+		byID: order.NewMap[string, *living](order.Degree),
+		sessionEnds: &sessionEnds{load: map[CheckRef]int{}, byCheck: order.NewBoxedTree(func(a, b link) int {
+			return cmp.Or(strings.Compare(a.ref.Node, b.ref.Node), strings.Compare(a.ref.ID, b.ref.ID), strings.Compare(a.session, b.session))
+		})},
 	}
 }
 
@@ -75,7 +77,9 @@ func (t *sessionTable) add(l *living, end int64) {
 
 // addEnds makes a session findable by what ends it.
 func (t *sessionEnds) addEnds(l *living, end int64) {
-	t.byCheck.add(l.session)
+	for ref := range l.session.refs() {
+		t.byCheck.Set(link{ref, l.session.ID})
+	}
 	t.addLoad(l.session, 1+l.held)
 	if l.session.TTL > 0 {
 		l.slot = t.slots.reserve(l)
@@ -86,7 +90,9 @@ func (t *sessionEnds) addEnds(l *living, end int64) {
 func (t *sessionTable) remove(l *living) {
 	t.byID.Delete(l.session.ID)
 	t.bytes -= l.session.Weight()
-	t.byCheck.remove(l.session)
+	for ref := range l.session.refs() {
+		t.byCheck.Delete(link{ref, l.session.ID})
+	}
 	t.addLoad(l.session, -1-l.held)
 	var end int64
 	if l.session.TTL > 0 {
@@ -112,35 +118,10 @@ func (t *sessionTable) ended(now int64, end func(*living) int64) []*living {
 	return ended
 }
 
-// links tell which sessions end with which check, or (check "") with which node.
-type links struct{ tree order.Tree[link] }
-
+// link tells that a session ends with a check, or (check "") with a node.
 type link struct {
 	ref     CheckRef
 	session string
-}
-
-func compareLinks(a, b link) int {
-	return cmp.Or(strings.Compare(a.ref.Node, b.ref.Node), strings.Compare(a.ref.ID, b.ref.ID), strings.Compare(a.session, b.session))
-}
-
-func (l links) add(s *Session) {
-	for ref := range s.refs() {
-		l.tree.Set(link{ref, s.ID})
-	}
-}
-
-func (l links) remove(s *Session) {
-	for ref := range s.refs() {
-		l.tree.Delete(link{ref, s.ID})
-	}
-}
-
-// of yields the ids of the sessions that end with a check or node.
-func (l links) of(ref CheckRef) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		l.tree.Ascend(link{ref: ref}, func(l link) bool { return l.ref == ref && yield(l.session) })
-	}
 }
 
 // slots numbers the sessions with a TTL. Two replicas may number them differently, so the numbers decide nothing.
@@ -179,10 +160,11 @@ func (t *sessionTable) addHeld(l *living, by int) {
 // addLoad adds to the load of each of a session's checks and of its node.
 func (t *sessionEnds) addLoad(s *Session, by int) {
 	for ref := range s.refs() {
-		if !stays(ref) {
-			if t.load[ref] += by; t.load[ref] == 0 {
-				delete(t.load, ref)
-			}
+		if ref.Node == "" && (ref.ID == "" || ref.ID == catalog.SerfHealth) {
+			continue // only clients that may write nodes can remove these, and sessions depend on them by default
+		}
+		if t.load[ref] += by; t.load[ref] == 0 {
+			delete(t.load, ref)
 		}
 	}
 }

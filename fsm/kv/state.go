@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -27,18 +28,14 @@ type Op interface {
 	needs(v *registry.View) []access.Need
 }
 
-// Catalog is what sessions need to know about nodes and checks. The state machine asks it while it applies an
+// Catalog is what sessions need to know about nodes and checks, and performs the operations of transactions and restores
+// on them and on services. The state machine asks it while it applies an
 // operation, so it must be replicated state too.
 type Catalog interface {
 	// HasNode reports whether a node is registered; "" is the cluster's own, which always is.
 	HasNode(node string) bool
 	// CheckState finds a check of a node or of a service on it.
 	CheckState(node, id string) (status catalog.CheckStatus, known bool)
-	Registrar
-}
-
-// Registrar performs the operations of transactions and restores on nodes, services and checks.
-type Registrar interface {
 	// Next returns the Index that the next change takes, whatever changes.
 	Next() Index
 	// Attempt performs do, and takes back all its changes by PerformInTxn if it returns false.
@@ -81,9 +78,16 @@ type contents struct {
 // New returns an empty state.
 func New(catalog Catalog) *State {
 	return &State{
-		catalog:  catalog,
-		contents: contents{figures: new(Figures), keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table), uses: newUses()},
-		kept:     newKeptResults(),
+		catalog: catalog,
+		contents: contents{
+			figures:  new(Figures),
+			keys:     newKeyTable(),
+			sessions: newSessionTable(),
+			permits:  newPermitTable(),
+			access:   new(access.Table),
+			uses:     uses{order.NewMap[string, Use](order.Degree)},
+		},
+		kept: keptResults{byKey: make(map[string]*KeptResult)},
 	}
 }
 

@@ -93,16 +93,23 @@ func (s *State) thawSemaphore(p *Permits) error {
 	sem := s.permits.editable(s.permits.open(p.Kind, p.Name, p.Limit))
 	sem.modified = p.ModifyIndex
 	for _, h := range p.Holders {
-		if err := s.thawHolder(sem, h); err != nil {
+		if err := s.verifyPosition(sem, h.Session, h.Since, h.Value); err != nil {
 			return err
 		}
+		if last, _, _ := sem.holders.Max(); h.Fence <= last || h.Fence > sem.modified {
+			return fmt.Errorf("session %q holds it by token %d, which is not in %d to %d", h.Session, h.Fence, last+1, sem.modified)
+		}
+		sem.setHolder(h)
+		s.permits.addStake(sem, h.Session)
+		s.count(h.Session, 1)
 	}
 	for _, w := range p.Queue {
 		if err := s.verifyPosition(sem, w.Session, w.Since, w.Value); err != nil {
 			return err
 		}
 		sem.addWaiter(w)
-		s.permits.addWaitingStake(sem, w.Session)
+		s.permits.addStake(sem, w.Session)
+		s.permits.waiting++
 		s.count(w.Session, 1)
 	}
 	for _, until := range p.Delays {
@@ -112,19 +119,6 @@ func (s *State) thawSemaphore(p *Permits) error {
 		s.permits.addDelay(sem, until)
 	}
 	s.permits.edited(sem)
-	return nil
-}
-
-func (s *State) thawHolder(sem *semaphore, h Holder) error {
-	if err := s.verifyPosition(sem, h.Session, h.Since, h.Value); err != nil {
-		return err
-	}
-	if last, _, _ := sem.holders.Max(); h.Fence <= last || h.Fence > sem.modified {
-		return fmt.Errorf("session %q holds it by token %d, which is not in %d to %d", h.Session, h.Fence, last+1, sem.modified)
-	}
-	sem.setHolder(h)
-	s.permits.addStake(sem, h.Session)
-	s.count(h.Session, 1)
 	return nil
 }
 

@@ -1,10 +1,6 @@
 package kv
 
-import (
-	"fmt"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
-)
+import "github.com/seed-20419f34/rollcall/fsm/order"
 
 // turn is what one operation does to one semaphore. It copies the semaphore at the first change, and records the
 // change once, when it finishes.
@@ -40,17 +36,16 @@ func (t *turn) finish() {
 	t.sem.modified = t.at.Index
 	t.state.permits.index = t.at.Index
 	t.state.permits.edited(t.sem)
-	t.state.change(t.at, t.sem.topic())
+	topic := Topic{Kind: SemaphoreTopic, Name: t.sem.name}
+	if t.sem.kind == Lock {
+		topic.Kind = LockTopic
+	}
+	t.state.change(t.at, topic)
 }
 
 // wake wakes the session that waits for a permit.
 func (t *turn) wake(session string) {
 	t.state.change(t.at, Topic{Kind: PermitTopic, Name: PermitName(t.sem.kind, t.sem.name, session)})
-}
-
-// conflict returns the refusal of another limit.
-func (m *semaphore) conflict(limit uint32) string {
-	return fmt.Sprintf("semaphore %q has limit %d, not %d: the first that acquired it set it, and it stays until nobody holds it or waits for it", m.name, m.limit, limit)
 }
 
 // mayGrant reports whether this operation may still give away a permit of the semaphore. It may do so once: two
@@ -79,13 +74,19 @@ func (t *turn) serveQueue() {
 	t.dropPassed()
 	t.dropEnded()
 	if t.sem.queue.Len() > 0 && t.mayGrant() && (!t.sem.full() || t.endOldestDelay()) {
-		t.grantFirst()
+		ticket, _, _ := t.sem.queue.Min()
+		w := t.removeWaiter(ticket)
+		t.grant(w.Session, w.Value)
+		t.wake(w.Session)
 	}
 	if t.sem.queue.Len() == 0 {
-		t.endDelays()
+		for t.endOldestDelay() { // no session waits for what they kept back
+		}
 		return
 	}
-	t.keepBack()
+	for !t.sem.full() {
+		t.state.permits.addDelay(t.edit(), t.at.Lease)
+	}
 }
 
 // dropPassed drops the waiters whose time is up.
@@ -114,15 +115,18 @@ func (t *turn) dropEnded() {
 // addWaiter enters a waiter at the queue's end, and returns its ticket.
 func (t *turn) addWaiter(w Waiter) (ticket uint64) {
 	ticket = t.edit().addWaiter(w)
-	t.state.permits.addWaitingStake(t.sem, w.Session)
+	t.state.permits.addStake(t.sem, w.Session)
+	t.state.permits.waiting++
 	t.state.count(w.Session, 1)
 	return ticket
 }
 
 // removeWaiter removes a waiter from the queue.
 func (t *turn) removeWaiter(ticket uint64) Waiter {
-	w := t.edit().removeWaiter(ticket)
-	t.state.permits.removeWaitingStake(t.sem, w.Session)
+	w := t.edit().dequeue(ticket)
+	t.sem.positions.Delete(w.Session)
+	t.state.permits.removeStake(t.sem, w.Session)
+	t.state.permits.waiting--
 	t.state.count(w.Session, -1)
 	return w
 }
@@ -130,13 +134,6 @@ func (t *turn) removeWaiter(ticket uint64) Waiter {
 // dropWaiter removes a waiter from the queue, and wakes it.
 func (t *turn) dropWaiter(ticket uint64) {
 	w := t.removeWaiter(ticket)
-	t.wake(w.Session)
-}
-
-func (t *turn) grantFirst() {
-	ticket, _, _ := t.sem.queue.Min()
-	w := t.removeWaiter(ticket)
-	t.grant(w.Session, w.Value)
 	t.wake(w.Session)
 }
 
@@ -150,22 +147,11 @@ func (t *turn) endOldestDelay() (ended bool) {
 	return true
 }
 
-// endDelays ends all lock-delays whose time has passed: no session waits for what they kept back.
-func (t *turn) endDelays() {
-	for t.endOldestDelay() {
-	}
-}
-
-// keepBack delays the free permits until now.
-func (t *turn) keepBack() {
-	for !t.sem.full() {
-		t.state.permits.addDelay(t.edit(), t.at.Lease)
-	}
-}
-
 // release finishes a turn by taking a permit from its holder, and keeping it back for delay ms.
 func (t *turn) release(fence Index, delay int64) {
-	h := t.edit().removeHolder(fence)
+	h, _ := t.edit().holders.Delete(fence)
+	t.sem.bytes -= weightWith(h.Value)
+	t.sem.positions.Delete(h.Session)
 	t.state.permits.removeStake(t.sem, h.Session)
 	t.state.count(h.Session, -1)
 	if delay > 0 {

@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -45,7 +46,7 @@ func preCheck(ops []TxnOp, delayed func(key string) bool) (errs []TxnError) {
 
 // performAll performs even a failed transaction to the end, to find every error, unless that would cost too much.
 func (op Txn) performAll(s *State, at At) Result {
-	limit := min(MaxTxnRead, MaxBatchRead-at.Read)
+	limit := min(MaxTxnRead, maxBatchRead-at.Read)
 	t := txnRun{state: s, at: at, reading: reading{left: limit}}
 	mixed := !op.keysAlone()
 	for i, o := range op.Ops {
@@ -54,21 +55,15 @@ func (op Txn) performAll(s *State, at At) Result {
 		}
 		t.failed(i, t.perform(o))
 		switch {
+		case t.left < 0 && limit < MaxTxnRead:
+			return Result{Excess: TooBusy}
 		case t.left < 0:
-			return Result{Excess: excessOver(limit)}
+			return Result{Excess: TooLarge}
 		case t.spent:
 			return t.result(0)
 		}
 	}
 	return t.result(t.index)
-}
-
-// excessOver returns the excess of a transaction that reads more than a limit.
-func excessOver(limit int) Excess {
-	if limit < MaxTxnRead {
-		return TooBusy
-	}
-	return TooLarge
 }
 
 // reading is what the operations of a transaction have found so far.
@@ -154,9 +149,9 @@ func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 		t.index, t.at.Index = res.Index, res.Index
 	}
 	t.state.Lose(t.at, t.state.catalog.Lost())
-	if t.steps += res.Steps; t.steps > registry.MaxSteps && t.state.bounded() {
+	if t.steps += res.Steps; t.steps > catalog.MaxSteps && t.state.bounded() {
 		t.spent = true
-		return fmt.Sprintf("the operations of a transaction may have %d alias checks follow, or take %d steps to count them; use several", registry.MaxRemoved, registry.MaxSteps)
+		return fmt.Sprintf("the operations of a transaction may have %d alias checks follow, or take %d steps to count them; use several", registry.MaxRemoved, catalog.MaxSteps)
 	}
 	most := MaxTxnChanges
 	if t.state.bounded() {

@@ -14,8 +14,6 @@ type uses struct{ order.Map[string, Use] }
 // heldWeight is the weight, in bytes, of each key, lock or place in a queue that a session has.
 const heldWeight = 512
 
-func newUses() uses { return uses{order.NewMap[string, Use](order.Degree)} }
-
 // share returns a copy for views.
 func (u uses) share() uses { return uses{u.Copy()} }
 

@@ -156,8 +156,8 @@ func (f *Frozen) verifyDelays() error {
 
 // verifyKept checks the results of Once. Some may come from transactions that changed only the registry.
 func (f *Frozen) verifyKept(next func() Index) error {
-	if n := len(f.Kept); n > OnceLimit {
-		return fmt.Errorf("%d kept results, more than %d", n, OnceLimit)
+	if n := len(f.Kept); n > onceLimit {
+		return fmt.Errorf("%d kept results, more than %d", n, onceLimit)
 	}
 	seen := make(map[string]struct{}, len(f.Kept))
 	for i, a := range f.Kept {

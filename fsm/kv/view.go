@@ -81,7 +81,10 @@ func (v *View) Keys(prefix, separator string) (keys []string, index Index, ok bo
 	left := MaxRead
 	for p := range v.shown.keys.under(prefix) {
 		newest = max(newest, p.ModifyIndex)
-		key := cut(p.Key, len(prefix), separator)
+		key := p.Key
+		if at := strings.Index(key[len(prefix):], separator); separator != "" && at >= 0 {
+			key = key[:len(prefix)+at+len(separator)]
+		}
 		if left >= 0 && (len(keys) == 0 || keys[len(keys)-1] != key) {
 			keys = append(keys, key)
 			left -= pairWeight + len(key)
@@ -91,17 +94,6 @@ func (v *View) Keys(prefix, separator string) (keys []string, index Index, ok bo
 		keys = nil
 	}
 	return keys, max(v.shown.keys.prefixIndex(prefix, newest), v.shown.restored), left >= 0
-}
-
-// cut ends a key after the first separator behind a prefix of the given length, if there is one.
-func cut(key string, prefix int, separator string) string {
-	if separator == "" {
-		return key
-	}
-	if at := strings.Index(key[prefix:], separator); at >= 0 {
-		return key[:prefix+at+len(separator)]
-	}
-	return key
 }
 
 // LastRestoration says what the newest restore did; nil before the first.

@@ -209,7 +209,7 @@ func TestOneRestoreAtATimeIsUnderWay(t *testing.T) {
 func TestRestoreWhoseSenderFellSilentIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	r.yes(part(t, "first", 0, keys("a")))
-	r.pass(StagedFor - 1)
+	r.pass(stagedFor - 1)
 	r.saysNo(part(t, "second", 0, keys("b")), "given up after 60 s")
 	r.pass(1)
 	r.yes(part(t, "second", 0, keys("b")))

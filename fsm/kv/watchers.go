@@ -105,18 +105,14 @@ func (w *Watchers) Wake(touched []Topic) {
 			return
 		}
 		w.wake(t)
-		if t.Kind == KeyTopic {
-			w.wakePrefixes(t.Name)
+		if t.Kind != KeyTopic {
+			continue
 		}
-	}
-}
-
-// wakePrefixes wakes the watchers of a key's prefixes. It tries only prefixes of lengths that have watchers, so its
-// cost does not grow with the number of watchers.
-func (w *Watchers) wakePrefixes(key string) {
-	for i := len(w.lengths) - 1; i >= 0; i-- { // a length may be removed meanwhile
-		if n := w.lengths[i].length; n <= len(key) {
-			w.wake(Topic{Kind: PrefixTopic, Name: key[:n]})
+		// Only prefixes of lengths that have watchers: the cost does not grow with the number of watchers.
+		for i := len(w.lengths) - 1; i >= 0; i-- { // a length may be removed meanwhile
+			if n := w.lengths[i].length; n <= len(t.Name) {
+				w.wake(Topic{Kind: PrefixTopic, Name: t.Name[:n]})
+			}
 		}
 	}
 }
