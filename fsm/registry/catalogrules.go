@@ -38,11 +38,16 @@ func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
 	}
 	moves := c.Moves()
 	node, _ := r.catalog.Node(c.On())
-	nodeChanged := c.registerNode(node)
+	next := c.NodeAfter(node, c.moment())
+	if next != node {
+		c.exchangeNode(node, next)
+	}
 	c.registerChecks()
 	c.registerService()
-	c.removeMoved(moves)
-	if nodeChanged { // otherwise its services, which may be all there are, need no visit
+	for _, m := range moves {
+		c.removeMovedFrom(m)
+	}
+	if next != node { // otherwise its services, which may be all there are, need no visit
 		c.updateServicesOn(origin, c.On(), node)
 	}
 	c.Beat(r.clock.Lease)
@@ -120,14 +125,7 @@ func (c *cataloging) instanceTaken(key Key) bool {
 	return l != nil && l.Service != nil && l.Service.Node != c.On()
 }
 
-// removeMoved removes the checks that move from their present owners, in one step per owner.
-func (c *cataloging) removeMoved(moves []catalog.Move) {
-	for _, m := range moves {
-		c.removeMovedFrom(m)
-	}
-}
-
-// removeMovedFrom removes checks from the service or node that they leave.
+// removeMovedFrom removes checks from the service or node that they leave, in one step.
 func (c *cataloging) removeMovedFrom(m catalog.Move) {
 	if m.From == (Key{}) {
 		if n, ok := c.catalog.Node(c.On()); ok {
@@ -146,16 +144,6 @@ func (c *cataloging) removeMovedFrom(m catalog.Move) {
 	}
 }
 
-// registerNode enters the node and its checks in place of old, and reports whether anything was new.
-func (c *cataloging) registerNode(old *catalog.Node) bool {
-	n := c.NodeAfter(old, c.moment())
-	if n == old {
-		return false
-	}
-	c.exchangeNode(old, n)
-	return true
-}
-
 // registerService enters the service with its checks, if anything is new. A service with the same id and another name
 // goes; its checks stay.
 func (c *cataloging) registerService() {
@@ -166,7 +154,10 @@ func (c *cataloging) registerService() {
 	key, service := c.instance.Key(), c.ServiceAfter(before.Service, c.moment())
 	in := c.withNodeAddress(service, c.instance)
 	if before.Service != nil && before.Key() == key && c.Service.SameRegistration(before.Service) && sameRegistration(in, c.withNodeAddress(service, before.Instance)) {
-		c.registerServiceChecks(before, service.Checks)
+		c.res.Handle = before.Handle
+		if !slices.Equal(service.Checks, before.Service.Checks) {
+			c.exchangeChecks(c.origin, before, service.Checks)
+		}
 		return
 	}
 	c.res = c.place(c.origin, service, in)
@@ -185,14 +176,6 @@ func (c *cataloging) present(node string) *Lease {
 		return c.handles.byKey(at)
 	}
 	return new(Lease)
-}
-
-// registerServiceChecks gives an otherwise unchanged service its new checks, if they differ.
-func (c *cataloging) registerServiceChecks(l *Lease, checks []*catalog.Check) {
-	c.res.Handle = l.Handle
-	if !slices.Equal(checks, l.Service.Checks) {
-		c.exchangeChecks(c.origin, l, checks)
-	}
 }
 
 // sameRegistration compares everything about an instance that the registry does not decide itself.
@@ -254,7 +237,11 @@ func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Res
 		if !r.epoch.Leads(term, op.Epoch) {
 			return Result{Outcome: Refused}
 		}
-		return r.reap(origin, op)
+		row, ok := r.catalog.Check(op.Node, op.Check)
+		if !ok || !row.Reaped() || row.Check.Service != op.Service || row.Check.CriticalSince != op.CriticalSince {
+			return Result{Outcome: NotFound}
+		}
+		return r.deregisterService(origin, op.Node, op.Service, Act{Reason: "its check " + op.Check + " was critical for too long"})
 	}
 	switch {
 	case op.Service != "":
@@ -265,15 +252,6 @@ func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Res
 		return r.deregisterNode(origin, op.Node)
 	}
 	return Result{Outcome: NotFound}
-}
-
-// reap removes a service with a check that was critical for too long.
-func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
-	row, ok := r.catalog.Check(op.Node, op.Check)
-	if !ok || !row.Reaped() || row.Check.Service != op.Service || row.Check.CriticalSince != op.CriticalSince {
-		return Result{Outcome: NotFound}
-	}
-	return r.deregisterService(origin, op.Node, op.Service, Act{Reason: "its check " + op.Check + " was critical for too long"})
 }
 
 // deregisterService removes a service of a node by its id. On the logical node, that may be an instance registered

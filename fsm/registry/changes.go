@@ -178,8 +178,10 @@ func (v *View) Delta() Delta {
 		if l.ChangedLease < cut {
 			return false
 		}
-		if l.Quarantine != nil {
-			l = asRemoved(l)
+		if l.Quarantine != nil { // shown as removed
+			c := *l
+			c.Action = ActionDeleted
+			l = &c
 		}
 		leases = append(leases, l)
 		return true
@@ -214,13 +216,6 @@ func compareInDelta(a, b *Lease) int {
 		return -1
 	}
 	return strings.Compare(ka.ID, kb.ID)
-}
-
-// asRemoved returns a quarantined lease as the delta shows it.
-func asRemoved(l *Lease) *Lease {
-	c := *l
-	c.Action = ActionDeleted
-	return &c
 }
 
 // Incarnation is the least by which the Index rises when a new incarnation begins. Operations that were acknowledged

@@ -17,7 +17,15 @@ func (r *Registry) Ending(now int64) []Op {
 			due = append(due, EndQuarantine{r.epoch, e.handle, e.set})
 		}
 	}
-	return append(due, r.checksEnding(now)...)
+	for _, row := range r.catalog.Due(now, r.established) {
+		c := row.Check
+		if row.Reaped() {
+			due = append(due, DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince})
+		} else {
+			due = append(due, ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: row.LastBeat()})
+		}
+	}
+	return due
 }
 
 // Expired returns leases that have ended at now (lease clock, ms) according to Ends, oldest end first, at most limit.

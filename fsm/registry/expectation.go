@@ -40,25 +40,6 @@ func renewalThreshold(s Settings, clients uint32) uint32 {
 	return uint32(uint64(clients) * 60 * uint64(s.Threshold) / (interval * uint64(Whole)))
 }
 
-// newExpectation expects one client at first, as a Spring server does that found no peer.
-func newExpectation(s Settings) ExpectationState {
-	return ExpectationState{Clients: 1, NextUpdate: s.ExpectationUpdate}
-}
-
-// expectOneMore expects one more client. Upstream does so only while it expects any.
-func (e *ExpectationState) expectOneMore() {
-	if e.Clients > 0 {
-		e.Clients++
-	}
-}
-
-// expectOneLess expects one client fewer, after a cancel or an eviction.
-func (e *ExpectationState) expectOneLess() {
-	if e.Clients > 0 {
-		e.Clients--
-	}
-}
-
 // startMinute moves on to the minute of a moment, if Current belongs to another one. Call it before counting a
 // renewal of that moment.
 func (e *ExpectationState) startMinute(now int64) {

@@ -1,10 +1,6 @@
 package registry
 
-import (
-	"cmp"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
-)
+import "github.com/seed-20419f34/rollcall/fsm/order"
 
 // leaseEnd is the end of something that a lease carries: an override or a quarantine.
 type leaseEnd struct {
@@ -19,10 +15,6 @@ const (
 	endOfOverride endKind = iota
 	endOfQuarantine
 )
-
-func compareLeaseEnds(a, b leaseEnd) int {
-	return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.kind, b.kind))
-}
 
 func eachEnd(l *Lease, do func(at int64, e leaseEnd)) {
 	if o := l.Override; o != nil && o.Until > 0 {
@@ -56,7 +48,7 @@ func (g graces) began() int64 { return max(g.established, g.resumed) }
 // localEnd returns the last moment of a lease of this datacenter: one duration after its last renewal, and at most
 // one grace later if leaders change meanwhile; but not before its grace after self-preservation went off.
 func localEnd(l *Lease, renewed int64, g graces, doubled bool) int64 {
-	lived, grace := livedUntil(l, renewed, doubled), l.Grace()
+	lived, grace := livedUntil(l, renewed, doubled), l.grace()
 	if g.each {
 		return max(lived, g.began()+grace)
 	}
@@ -81,8 +73,8 @@ func (l *Lease) Expired(now, renewed, additional int64) bool {
 	return l.EvictedAt > 0 || now > renewed+int64(l.Duration)*1000+additional
 }
 
-// Grace returns how long (ms of lease clock) the lease cannot end after a leadership was established, or after
+// grace returns how long (ms of lease clock) the lease cannot end after a leadership was established, or after
 // self-preservation ended.
-func (l *Lease) Grace() int64 {
+func (l *Lease) grace() int64 {
 	return min(int64(l.Duration)*1000, int64(l.Interval)*1000+renewalGrace)
 }

@@ -21,7 +21,8 @@ type Captured struct {
 // Capture captures the state.
 func (r *Registry) Capture() *Captured {
 	c := &Captured{rest: r.frozen(), view: r.View(), renewals: r.tables.renewals.freeze()}
-	c.rest.Free = r.freeSlots()
+	c.rest.Free = slices.Clone(r.handles.free)
+	slices.Reverse(c.rest.Free) // the table uses the last one first
 	return c
 }
 
@@ -97,12 +98,6 @@ func (r *Registry) frozen() Frozen {
 	}
 }
 
-func (r *Registry) freeSlots() []uint32 {
-	free := slices.Clone(r.handles.free)
-	slices.Reverse(free) // the table uses the last one first
-	return free
-}
-
 // StateOf returns the state of the live lease of a handle, as Freeze captures it; ok is false if the handle is dead.
 func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
 	l := r.handles.byHandle(h)
@@ -143,7 +138,12 @@ func (r *Registry) thaw(f Frozen) error {
 	r.settings, r.transitions = f.Settings, slices.Clone(f.Transitions)
 	r.resumed = evictionsResumed(f.Transitions)
 	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
-	r.thawHandles(f)
+	r.handles.leases = make([]*Lease, f.Slots)
+	r.handles.slots = make(map[Key]uint32, len(f.Leases))
+	r.handles.generation = f.Generation
+	r.handles.free = slices.Clone(f.Free)
+	slices.Reverse(r.handles.free) // the table uses the last one first
+	r.tables.renewals.grow(int(f.Slots))
 	at := catalog.Frozen{Moment: r.moment(), Newest: f.Index}
 	if err := r.catalog.Thaw(f.Nodes, f.CatalogIndex, at); err != nil {
 		return err
@@ -152,7 +152,11 @@ func (r *Registry) thaw(f Frozen) error {
 		if err := r.verifyService(s.Lease, at); err != nil {
 			return fmt.Errorf("lease %s: %w", s.Lease.Key(), err)
 		}
-		r.thawLease(s)
+		r.tables.renewals.assign(s.Lease.Handle, s.Renewed, s.History.newest)
+		slot := r.tables.renewals.edit(s.Lease.Handle.Slot)
+		slot.renewedByClient.Store(s.Client)
+		slot.renewedByRemote, slot.asked = s.Remote, s.Asked
+		r.replaceLease(nil, s.Lease, s.Lease.Changed)
 	}
 	r.expectation = f.Expectation // which already counts the leases
 	r.thawRemovals(f)
@@ -160,23 +164,6 @@ func (r *Registry) thaw(f Frozen) error {
 	r.tables.parts = f.Parts  // which say more than what is left
 	r.catalog.ForgetTouched() // alias checks had followed
 	return r.catalog.ThawHeartbeats(f.CheckHeartbeats, at.Moment)
-}
-
-func (r *Registry) thawHandles(f Frozen) {
-	r.handles.leases = make([]*Lease, f.Slots)
-	r.handles.slots = make(map[Key]uint32, len(f.Leases))
-	r.handles.generation = f.Generation
-	r.handles.free = slices.Clone(f.Free)
-	slices.Reverse(r.handles.free) // the table uses the last one first
-	r.tables.renewals.grow(int(f.Slots))
-}
-
-func (r *Registry) thawLease(s LeaseState) {
-	r.tables.renewals.assign(s.Lease.Handle, s.Renewed, s.History.newest)
-	slot := r.tables.renewals.edit(s.Lease.Handle.Slot)
-	slot.renewedByClient.Store(s.Client)
-	slot.renewedByRemote, slot.asked = s.Remote, s.Asked
-	r.replaceLease(nil, s.Lease, s.Lease.Changed)
 }
 
 func (r *Registry) thawRemovals(f Frozen) {

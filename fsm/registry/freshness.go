@@ -63,7 +63,11 @@ func (v *View) FreshnessByApp(now int64) []AppFreshness {
 		apps[i].add(key, v.sight(l, now))
 	}
 	for i := range apps {
-		apps[i].longestFirst()
+		overdue := apps[i].Overdue
+		slices.SortFunc(overdue, func(x, y Overdue) int {
+			return cmp.Or(cmp.Compare(y.Silent, x.Silent), x.Key.Compare(y.Key))
+		})
+		apps[i].Overdue = slices.Clip(overdue[:min(len(overdue), overdueShown)])
 	}
 	slices.SortFunc(apps, func(a, b AppFreshness) int { return strings.Compare(a.App, b.App) })
 	return apps
@@ -77,14 +81,6 @@ func (a *AppFreshness) add(key Key, s sight) {
 	if s.counted && !s.fresh {
 		a.Overdue = append(a.Overdue, Overdue{Key: key, Silent: s.silent, Ends: s.ends})
 	}
-}
-
-// longestFirst sorts overdue leases by silence, then by id, and cuts the list.
-func (a *AppFreshness) longestFirst() {
-	slices.SortFunc(a.Overdue, func(x, y Overdue) int {
-		return cmp.Or(cmp.Compare(y.Silent, x.Silent), x.Key.Compare(y.Key))
-	})
-	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])
 }
 
 // renewable yields the live leases of this datacenter that clients must renew, listed or not, in the order of their

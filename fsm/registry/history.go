@@ -58,7 +58,12 @@ func (h *History) fields(c *codec.Codec) {
 // HistoryOf remembers events, given oldest first; if there are more than EventsKept, the last ones. Their strings are
 // copied, because they may be part of a buffer with much else in it.
 func HistoryOf(events []Event) History {
-	return History{pastOf(cloneEvents(events[max(0, len(events)-EventsKept):]))}
+	events = slices.Clone(events[max(0, len(events)-EventsKept):])
+	for i := range events {
+		events[i].Origin.DC, events[i].Origin.Principal = strings.Clone(events[i].Origin.DC), strings.Clone(events[i].Origin.Principal)
+		events[i].By = events[i].By.Clone()
+	}
+	return History{pastOf(events)}
 }
 
 // Events returns the remembered events, oldest first, at most EventsKept.
@@ -142,16 +147,6 @@ func (p *past) length() int {
 		return 0
 	}
 	return min(int(p.depth), EventsKept)
-}
-
-// cloneEvents copies events with their strings, which may be part of a buffer with much else in it.
-func cloneEvents(events []Event) []Event {
-	events = slices.Clone(events)
-	for i := range events {
-		events[i].Origin.DC, events[i].Origin.Principal = strings.Clone(events[i].Origin.DC), strings.Clone(events[i].Origin.Principal)
-		events[i].By = events[i].By.Clone()
-	}
-	return events
 }
 
 // recentLength is the length of the two recent queues.

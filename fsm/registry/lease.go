@@ -129,9 +129,9 @@ func (o *Override) fields(c *codec.Codec) {
 	}
 }
 
-// Outlasts reports whether the override outlives the lease, waiting in the record of the removal: an operator's
+// outlasts reports whether the override outlives the lease, waiting in the record of the removal: an operator's
 // OUT_OF_SERVICE does, unless it is only a drain. Before level 3 of the formats no override did.
-func (l *Lease) Outlasts() bool {
+func (l *Lease) outlasts() bool {
 	o := l.Override
 	return o != nil && l.Instance.Overridden == OutOfService && (!o.Drain || o.Until != 0) && o.By != (Act{})
 }

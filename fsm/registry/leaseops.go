@@ -60,7 +60,7 @@ func (op Renew) NeedsName() bool {
 }
 
 // Cancel removes an instance. What operators decided about it goes too, except a quarantine and an override that
-// outlasts it (Lease.Outlasts), which wait in the record of the removal.
+// outlasts it (Lease.outlasts), which wait in the record of the removal.
 type Cancel struct{ Key Key }
 
 func (Cancel) kind() byte { return 3 }

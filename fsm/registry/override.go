@@ -31,7 +31,7 @@ func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	if op.Status == Unknown {
 		return nil
 	}
-	if op.Drain && r.level >= Level3 && l.Outlasts() {
+	if op.Drain && r.level >= Level3 && l.outlasts() {
 		o := *l.Override
 		o.Drain = o.Until != 0
 		return &o

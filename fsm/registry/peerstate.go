@@ -136,9 +136,6 @@ type otherServers struct {
 	peers   []PeerState
 }
 
-// any reports whether other servers are known.
-func (k *otherServers) any() bool { return len(k.links)+len(k.senders)+len(k.peers) > 0 }
-
 func (l Link) name() string { return l.DC }
 
 func (p PeerState) name() string { return p.Name }

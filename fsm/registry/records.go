@@ -55,19 +55,15 @@ func (r *Registry) setRecord(rec Removal) {
 	r.shared = nil
 }
 
-// amend changes the record of a removal. Readers see no change, so it takes no Index.
-func (r *Registry) amend(rec Removal) {
+// amendWith replaces the lease in the record of a removal with l, and notes the event. Readers see no change, so it
+// takes no Index.
+func (r *Registry) amendWith(rec Removal, l Lease, origin Origin, e Event) {
+	rec.Lease = &l
+	rec.History.newest = rec.History.newest.with(r.event(&l, origin, e))
 	r.setRecord(rec)
 	if r.withoutConsensus {
 		r.amended[rec.Lease.Changed] = struct{}{}
 	}
-}
-
-// amendWith replaces the lease in a record with l, notes the event, and amends the record.
-func (r *Registry) amendWith(rec Removal, l Lease, origin Origin, e Event) {
-	rec.Lease = &l
-	rec.History.newest = rec.History.newest.with(r.event(&l, origin, e))
-	r.amend(rec)
 }
 
 // AmendedRecords returns, by Index ascending, the records of removals that changed without an Index since the
@@ -99,7 +95,17 @@ func (r *Registry) supersede(key Key) {
 // sweep ends a delta step: it reduces records that left the delta window, and prunes those that are too old. It costs
 // O(removals in the delta window and those pruned).
 func (r *Registry) sweep() {
-	r.reduce()
+	cut := deltaCut(r.clock.Lease)
+	var left []Removal // the newest records are the ones not yet reduced
+	r.tables.removed.Reverse(func(_ Index, rec Removal) bool {
+		if rec.Full && rec.Lease.ChangedLease < cut {
+			left = append(left, rec)
+		}
+		return rec.Full
+	})
+	for _, rec := range left {
+		r.setRecord(rec.reduced(r.level >= Level3 && rec.Lease.outlasts())) // with the new strings in the map, too
+	}
 	for {
 		_, oldest, ok := r.tables.removed.Min()
 		if !ok || oldest.Lease.ChangedLease >= r.clock.Lease-MaxRemovalAge {
@@ -118,21 +124,6 @@ func (r *Registry) prune() {
 	r.recordBytes -= rec.weight()
 	r.tables.pruned = at
 	r.shared = nil
-}
-
-// reduce reduces the records of removals that left the delta. The newest records are the ones not yet reduced.
-func (r *Registry) reduce() {
-	cut := deltaCut(r.clock.Lease)
-	var old []Removal
-	r.tables.removed.Reverse(func(_ Index, rec Removal) bool {
-		if rec.Full && rec.Lease.ChangedLease < cut {
-			old = append(old, rec)
-		}
-		return rec.Full
-	})
-	for _, rec := range old {
-		r.setRecord(rec.reduced(r.level >= Level3 && rec.Lease.Outlasts())) // with the new strings in the map, too
-	}
 }
 
 // remove removes a live lease and leaves a record; e is what happened.

@@ -118,8 +118,14 @@ func (r *Registry) accept(origin Origin, old *Lease, in *Instance, dirty int64) 
 	before, override := withoutDrain(old, ends)
 	l := registeredAgain(old, decided(in, before, origin, dirty), reportedBy(override, in), origin)
 	if origin.Replicated() && l.Instance.Equal(stored) {
-		r.heartbeat(old, origin)
-		r.storeOverrideDetails(old, l.Override)
+		r.heartbeatAt(old, origin, r.clock)
+		// Before overrides had details, their storage was not a change, and readers still see none.
+		if l.Override != old.Override {
+			detailed := *old
+			detailed.Override = l.Override
+			r.shared = nil
+			r.replaceLease(old, &detailed, old.Changed)
+		}
 		return Result{Handle: old.Handle}
 	}
 	l.Owner = ownerBy(origin, old.Owner)
@@ -155,9 +161,11 @@ func withoutDrain(old *Lease, ends bool) (*Instance, *Override) {
 func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty int64) Result {
 	stored := old.Instance
 	if origin.Replicated() {
-		known := in.with(stored.Status, stored.Overridden, dirty).Equal(stored)
-		if known || storedIsNewer(stored, dirty) {
-			return Result{Outcome: registeredBefore(known), Handle: old.Handle}
+		switch known := in.with(stored.Status, stored.Overridden, dirty).Equal(stored); {
+		case known:
+			return Result{Handle: old.Handle}
+		case storedIsNewer(stored, dirty):
+			return Result{Outcome: KeptExisting, Handle: old.Handle}
 		}
 	}
 	ends := r.endsDrain(origin, old, dirty)
@@ -199,26 +207,6 @@ func (r *Registry) endsDrain(origin Origin, l *Lease, dirty int64) bool {
 // endedDrain is the event of a drain that ended because the instance was restarted.
 var endedDrain = Event{Kind: EventOverrideEnded, By: Act{Reason: "its client has started again"}}
 
-// registeredBefore returns the outcome of a registration that changes nothing, because it is known or older.
-func registeredBefore(known bool) Outcome {
-	if known {
-		return Done
-	}
-	return KeptExisting
-}
-
-// storeOverrideDetails keeps the details of an override that a registration brought. Readers see no change, and
-// before overrides had details this was not a change.
-func (r *Registry) storeOverrideDetails(old *Lease, details *Override) {
-	if details == old.Override {
-		return
-	}
-	l := *old
-	l.Override = details
-	r.shared = nil
-	r.replaceLease(old, &l, old.Changed)
-}
-
 // registeredAgain returns the lease with which a registration replaces l, before it starts.
 func registeredAgain(l *Lease, i *Instance, o *Override, origin Origin) *Lease {
 	c := *l
@@ -229,7 +217,7 @@ func registeredAgain(l *Lease, i *Instance, o *Override, origin Origin) *Lease {
 // outlives reports whether l, a registration that replaces old, begins a new life, which is newer than old on every
 // server: if its timestamp is not newer, servers that keep copies of old would undo it.
 func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
-	if !r.servers.any() {
+	if k := r.servers; len(k.links)+len(k.senders)+len(k.peers) == 0 {
 		return false
 	}
 	switch before, now := old.Instance, l.Instance; {

@@ -45,12 +45,15 @@ type Registry struct {
 // New returns an empty registry.
 func New() *Registry {
 	return &Registry{
-		handles:     handles{slots: make(map[Key]uint32)},
-		ends:        order.NewSchedule(compareLeaseEnds),
-		records:     make(map[Key]Index),
-		amended:     make(map[Index]struct{}),
-		settings:    DefaultSettings(),
-		expectation: newExpectation(DefaultSettings()),
+		handles: handles{slots: make(map[Key]uint32)},
+		ends: order.NewSchedule(func(a, b leaseEnd) int {
+			return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.kind, b.kind))
+		}),
+		records:  make(map[Key]Index),
+		amended:  make(map[Index]struct{}),
+		settings: DefaultSettings(),
+		// One client at first, as a Spring server expects that found no peer.
+		expectation: ExpectationState{Clients: 1, NextUpdate: DefaultSettings().ExpectationUpdate},
 		servers:     new(otherServers),
 		tables:      newTables(),
 		catalog:     catalog.New(),
@@ -181,15 +184,6 @@ func (r *Registry) recount() {
 	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
 }
 
-// replaceEnds replaces the ends of old by those of l, the lease of the same key. Either may be the zero Lease.
-func (r *Registry) replaceEnds(old, l *Lease) {
-	if old.Override == l.Override && old.Quarantine == l.Quarantine {
-		return
-	}
-	eachEnd(old, r.ends.Delete)
-	eachEnd(l, r.ends.Set)
-}
-
 // recordEvent records an event of a live lease, as the lease is afterwards.
 func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
 	r.keepRenewal(l.Handle.Slot)
@@ -232,7 +226,10 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 	if was.Service != is.Service {
 		r.catalog.ReplaceService(cmp.Or(l, old).Key(), was.Service, is.Service, r.moment())
 	}
-	r.replaceEnds(was, is)
+	if was.Override != is.Override || was.Quarantine != is.Quarantine {
+		eachEnd(was, r.ends.Delete)
+		eachEnd(is, r.ends.Set)
+	}
 	r.touchService(old)
 	r.touchService(l)
 }
@@ -249,10 +246,14 @@ func (r *Registry) scheduleEnd(old, l *Lease) {
 		}
 	case is:
 		r.expiry.Add(l.Handle.Slot, r.leaseEndsAt(l))
-		r.expectation.expectOneMore()
+		if r.expectation.Clients > 0 { // upstream counts on only while it expects any
+			r.expectation.Clients++
+		}
 	case was:
 		r.expiry.Remove(old.Handle.Slot)
-		r.expectation.expectOneLess()
+		if r.expectation.Clients > 0 {
+			r.expectation.Clients--
+		}
 	}
 }
 
@@ -267,9 +268,7 @@ func (r *Registry) renewLease(l *Lease, origin Origin) {
 	r.tables.renewals.recordBeat(l, origin, r.clock)
 }
 
-// heartbeat does what renewLease does, for a renewal by the client itself; a late one becomes an event.
-func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
-
+// heartbeatAt does what renewLease does, for a renewal by the client itself; a late one becomes an event.
 func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
 	silent := at.Lease - r.tables.renewals.recordBeat(l, origin, at)
 	if !l.Permanent && silent*2 > int64(l.Interval)*3000 {
@@ -281,7 +280,7 @@ func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
 // renews the lease, that is, whether the lease has no later renewal.
 func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 	if ms == 0 {
-		r.heartbeat(l, origin)
+		r.heartbeatAt(l, origin, r.clock)
 		return true
 	}
 	at := r.ago(ms)
@@ -302,14 +301,7 @@ func (r *Registry) ago(ms int64) Stamp {
 	return Stamp{Lease: r.clock.Lease - ms, Wall: r.clock.Wall - ms}
 }
 
-// change replaces a live lease's instance in place; the lease goes on. e says what happened.
-func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {
-	l := *old
-	l.Instance = instance
-	return r.exchange(old, &l, ActionModified, origin, e)
-}
-
-// edit does what change does, for an override that is replaced or ended. The old one's details go.
+// edit replaces a live lease's instance in place, for an override that is replaced or ended. The old one's details go.
 func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) Result {
 	l := *old
 	l.Instance, l.Override = instance, nil

@@ -79,10 +79,10 @@ func (r *Removal) Fields(c *codec.Codec) {
 	r.History.fields(c)
 }
 
-// waiting returns the override that the instance gets if it comes back, see Lease.Outlasts, or nil.
+// waiting returns the override that the instance gets if it comes back, see Lease.outlasts, or nil.
 func (m Removal) waiting(level byte, now int64) *Override {
 	o := m.Lease.Override
-	if level < Level3 || !m.Lease.Outlasts() || o.Until != 0 && o.Until <= now {
+	if level < Level3 || !m.Lease.outlasts() || o.Until != 0 && o.Until <= now {
 		return nil
 	}
 	return o

@@ -31,7 +31,7 @@ func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
 		}
 		// Not all versions that apply this know the effects of a link, the end of self-preservation or a change of
 		// leader on its end, and they must all record the same event.
-		end := max(livedUntil(l, item.RenewedAt, r.settings.DoubledLease), r.established+l.Grace())
+		end := max(livedUntil(l, item.RenewedAt, r.settings.DoubledLease), r.established+l.grace())
 		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++
 		res.Index = r.index

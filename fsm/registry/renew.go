@@ -50,8 +50,10 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 		changed = r.renewOwner(l, origin, op.Yields)
 	}
 	if status != i.Status {
-		i = i.with(status, i.Overridden, i.LastDirty)
-		changed = r.change(r.handles.byHandle(l.Handle), i, origin, Event{Kind: EventStatus})
+		old := r.handles.byHandle(l.Handle)
+		next := *old
+		next.Instance = i.with(status, i.Overridden, i.LastDirty)
+		changed = r.exchange(old, &next, ActionModified, origin, Event{Kind: EventStatus})
 	}
 	if op.Life > l.Life {
 		changed.Outcome = Newer

@@ -42,23 +42,15 @@ func (op SelfPreservation) perform(r *Registry, term uint64, _ Origin) Result {
 // mayPreserve reports whether a transition is allowed. Operators may make some, whatever state they believed they
 // saw; the leader may make the one it saw to be due, if it still is.
 func (r *Registry) mayPreserve(term uint64, op SelfPreservation) bool {
-	p := r.preservation()
-	if op.By != (Act{}) {
-		return allowsAct(p, op)
-	}
-	return r.epoch.Leads(term, op.Epoch) && op.From == p.State && leadsTo(p, op.To, r.clock.Lease)
-}
-
-// allowsAct reports whether an operator's act fits a state.
-func allowsAct(p Preservation, op SelfPreservation) bool {
-	switch op.To {
-	case PreservationReleased:
+	switch p := r.preservation(); {
+	case op.By == (Act{}):
+		return r.epoch.Leads(term, op.Epoch) && op.From == p.State && leadsTo(p, op.To, r.clock.Lease)
+	case op.To == PreservationReleased:
 		return p.State.Withholds()
-	case PreservationHeld:
+	case op.To == PreservationHeld:
 		return 0 < op.For && op.For <= maxHold
-	default:
-		return false
 	}
+	return false
 }
 
 // leadsTo reports whether a state can change to another without an operator, at a moment, whether or not the
@@ -78,20 +70,12 @@ func (r *Registry) Configure(s Settings) {
 	if ends {
 		r.expiry.Reorder(r.slotEndsAt) // ends may have become earlier
 	}
-	r.rebound()
-	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))
-}
-
-// rebound applies the bound to self-preservation that is already on: an operator who changes it means the present
-// incident.
-func (r *Registry) rebound() {
-	p := r.preservation()
-	if p.State != PreservationOn {
-		return
+	if p := r.preservation(); p.State == PreservationOn { // who changes the bound means the present incident
+		p.Until = boundFrom(s, p.Since.Lease)
+		r.transitions = slices.Clone(r.transitions) // views have the old one
+		r.transitions[len(r.transitions)-1] = p
 	}
-	p.Until = boundFrom(r.settings, p.Since.Lease)
-	r.transitions = slices.Clone(r.transitions) // views have the old one
-	r.transitions[len(r.transitions)-1] = p
+	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))
 }
 
 // withheld returns what let evictions go on, if self-preservation withheld (or would have) the eviction of a lease

@@ -157,25 +157,6 @@ func (r *Registry) setStatusByChecks(l *Lease, i *Instance, dirty int64) {
 // servers take an instance with it for newer.
 func (r *Registry) newerTimestamp(stored int64) int64 { return max(r.clock.Wall, after(stored)) }
 
-// checksEnding is the part of Ending for checks: an ExpireCheck for each check whose TTL has passed, a
-// DeregisterCatalog for each service with one that has been critical for too long.
-func (r *Registry) checksEnding(now int64) []Op {
-	var due []Op
-	for _, row := range r.catalog.Due(now, r.established) {
-		due = append(due, r.opAtEnd(row))
-	}
-	return due
-}
-
-// opAtEnd returns the operation due when a check's TTL, or the time that it may be critical, has passed.
-func (r *Registry) opAtEnd(row catalog.CheckRow) Op {
-	c := row.Check
-	if row.Reaped() {
-		return DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince}
-	}
-	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: row.LastBeat()}
-}
-
 // exchangeNode replaces old by n, as a change. old is nil for a new node, n for a removed one.
 func (r *Registry) exchangeNode(old, n *catalog.Node) {
 	index := r.step()

@@ -98,7 +98,11 @@ func (t *tables) replace(old, l *Lease) {
 	t.counts[old.Instance.Status]--
 	t.set(l)
 	if l.Registered != old.Registered {
-		t.reindex(old, l)
+		// The indexes then hold strings of the present instance, and do not keep alive those of the first.
+		if old.Instance.VIP != l.Instance.VIP || old.Instance.SecureVIP != l.Instance.SecureVIP {
+			t.unindex(old)
+		}
+		t.index(l)
 	}
 }
 
@@ -198,15 +202,6 @@ func (t *tables) editable(name string) *App {
 	}
 	t.apps.Set(app.Name, app)
 	return app
-}
-
-// reindex replaces old by l, a re-registration, in the secondary indexes. They then hold strings of the present
-// instance, and do not keep alive those of the first.
-func (t *tables) reindex(old, l *Lease) {
-	if old.Instance.VIP != l.Instance.VIP || old.Instance.SecureVIP != l.Instance.SecureVIP {
-		t.unindex(old)
-	}
-	t.index(l)
 }
 
 // index enters a lease in the secondary indexes.

@@ -53,9 +53,6 @@ type CatalogResult struct {
 	Steps int    // of counting alias checks and making them follow, see catalog.MaxSteps
 }
 
-// MaxSteps bounds the steps (CatalogResult.Steps) that the operations of one transaction take together.
-const MaxSteps = catalog.MaxSteps
-
 // PerformInTxn performs an operation of a client's transaction, with the effects of RegisterCatalog and
 // DeregisterCatalog.
 // Source: agent/consul/state/txn.go of hashicorp/consul.
@@ -231,15 +228,11 @@ func (v *View) seekService(node, id string) sought {
 		s.Checks = nil
 		shown.Service, modified = &s, s.ModifyIndex
 	}
-	return sought{found: &Found{Service: shown, Name: v.serviceName(l)}, modified: modified, hidden: l.Quarantine != nil}
-}
-
-// serviceName returns the name of a lease's application in Consul's API.
-func (v *View) serviceName(l *Lease) string {
+	name := strings.ToLower(l.Instance.App)
 	if app, ok := v.App(l.Instance.App); ok {
-		return app.ServiceName()
+		name = app.ServiceName()
 	}
-	return strings.ToLower(l.Instance.App)
+	return sought{found: &Found{Service: shown, Name: name}, modified: modified, hidden: l.Quarantine != nil}
 }
 
 func (v *View) seekCheck(node, id string) sought {
@@ -258,20 +251,9 @@ func (v *View) seekCheck(node, id string) sought {
 }
 
 // Attempt performs do, and takes all its changes back if it returns false, at a cost in proportion to the changes. do
-// performs operations at the present time, and makes no View.
+// performs operations at the present time, and makes no View. Trees and single values are restored from copies; a table
+// that changes in place has each change undone (the methods keep…).
 func (r *Registry) Attempt(do func() (kept bool)) {
-	u := r.beginAttempt()
-	kept := do()
-	r.undo, r.handles.undo = nil, nil
-	r.catalog.Record(nil)
-	if !kept {
-		u.Run()
-	}
-}
-
-// beginAttempt begins to record how to undo changes. Trees and single values are restored from copies; a table that
-// changes in place has each change undone (the methods keep…).
-func (r *Registry) beginAttempt() *order.Undo {
 	u := new(order.Undo)
 	index, reserved, recordBytes, generation := r.index, r.reserved, r.recordBytes, r.handles.generation
 	expectation, shared := r.expectation, r.shared
@@ -283,5 +265,10 @@ func (r *Registry) beginAttempt() *order.Undo {
 	})
 	r.undo, r.handles.undo = u, u
 	r.catalog.Record(u)
-	return u
+	kept := do()
+	r.undo, r.handles.undo = nil, nil
+	r.catalog.Record(nil)
+	if !kept {
+		u.Run()
+	}
 }

@@ -13,8 +13,8 @@ import (
 // refuses values without a name, and missing ones. Each check relies on those before it. The catalog is checked while
 // it is thawed.
 func (f *Frozen) verify() error {
-	checks := []func() error{f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes, f.verifyRecent,
-		f.verifyDetails, f.verifyHistories, f.verifySettings, f.verifyTransitions, f.verifyExpectation, f.verifyKnown}
+	checks := []func() error{f.verifySlots, f.verifyLeases, f.verifyRemovals, f.verifyIndexes,
+		f.verifyDetails, f.verifyHistories, f.verifyTransitions, f.verifyBounds, f.verifyKnown}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -137,20 +137,6 @@ func (f *Frozen) verifyIndexes() error {
 	return nil
 }
 
-func (f *Frozen) verifyRecent() error {
-	if n := max(len(f.Registered), len(f.Canceled)); n > recentLength {
-		return fmt.Errorf("a recent queue has %d entries, more than %d", n, recentLength)
-	}
-	return nil
-}
-
-func (f *Frozen) verifySettings() error {
-	if s := f.Settings; s.Bound < 0 || s.ExpectationUpdate < 0 {
-		return fmt.Errorf("a bound of %d ms or an update every %d ms is negative", s.Bound, s.ExpectationUpdate)
-	}
-	return nil
-}
-
 // verifyTransitions checks the transitions of self-preservation; the last one is the present state.
 func (f *Frozen) verifyTransitions() error {
 	if n := len(f.Transitions); n > transitionsKept {
@@ -172,13 +158,18 @@ func (f *Frozen) verifyTransitions() error {
 	return nil
 }
 
-func (f *Frozen) verifyExpectation() error {
-	e := f.Expectation
-	switch {
+// verifyBounds checks the lengths of the recent queues, the settings and upstream's bookkeeping.
+func (f *Frozen) verifyBounds() error {
+	recent := max(len(f.Registered), len(f.Canceled))
+	switch e, s := f.Expectation, f.Settings; {
+	case recent > recentLength:
+		return fmt.Errorf("a recent queue has %d entries, more than %d", recent, recentLength)
+	case s.Bound < 0 || s.ExpectationUpdate < 0:
+		return fmt.Errorf("a bound of %d ms or an update every %d ms is negative", s.Bound, s.ExpectationUpdate)
 	case e.Minute < 0 || e.Minute > f.Clock.Lease/minute:
 		return fmt.Errorf("renewals are counted in minute %d, at a lease clock of %d", e.Minute, f.Clock.Lease)
-	case e.NextUpdate > order.Later(f.Clock.Lease, f.Settings.ExpectationUpdate):
-		return fmt.Errorf("the expectation is updated at %d, at a lease clock of %d and every %d ms", e.NextUpdate, f.Clock.Lease, f.Settings.ExpectationUpdate)
+	case e.NextUpdate > order.Later(f.Clock.Lease, s.ExpectationUpdate):
+		return fmt.Errorf("the expectation is updated at %d, at a lease clock of %d and every %d ms", e.NextUpdate, f.Clock.Lease, s.ExpectationUpdate)
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func (v *View) InGrace(l *Lease, established, now int64) bool {
 	if !v.graces.each {
 		established = min(established, livedUntil(l, v.LastRenewal(l).Lease, v.settings.DoubledLease))
 	}
-	return now <= established+l.Grace()
+	return now <= established+l.grace()
 }
 
 // Removals yields the records of removals, oldest first.

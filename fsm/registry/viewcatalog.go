@@ -85,7 +85,13 @@ func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
 // node ("") also instances not registered through Consul's API, see ServiceOn.
 func (v *View) ServicesOn(node string) iter.Seq[*Lease] {
 	if node == "" {
-		return v.servicesOnLogical
+		return func(yield func(*Lease) bool) {
+			for l := range v.Leases() {
+				if (l.Service == nil || l.Service.Node == "") && !yield(l) {
+					return
+				}
+			}
+		}
 	}
 	return func(yield func(*Lease) bool) {
 		keys := v.tables.catalog.ServicesOn(node)
@@ -94,14 +100,6 @@ func (v *View) ServicesOn(node string) iter.Seq[*Lease] {
 			if l, ok := v.Lease(key); ok && !yield(l) {
 				return
 			}
-		}
-	}
-}
-
-func (v *View) servicesOnLogical(yield func(*Lease) bool) {
-	for l := range v.Leases() {
-		if (l.Service == nil || l.Service.Node == "") && !yield(l) {
-			return
 		}
 	}
 }

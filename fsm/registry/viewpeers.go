@@ -16,25 +16,13 @@ type Digest struct {
 // and Fingerprint. Two servers with equal copies have equal sums.
 func (l *Lease) Sum() uint64 {
 	var space [256]byte
-	b := appendText(space[:0], l.Key().ID)
+	id := l.Key().ID
+	b := append(binary.AppendUvarint(space[:0], uint64(len(id))), id...)
 	b = binary.AppendUvarint(b, uint64(l.Life))
 	b = binary.AppendVarint(b, l.Instance.LastDirty)
 	b = binary.AppendUvarint(b, uint64(l.Edit))
-	b = append(b, byte(l.reported()), byte(l.Instance.Overridden))
-	b = appendFlag(b, l.Quarantine != nil)
+	b = append(b, byte(l.reported()), byte(l.Instance.Overridden), byte(one(l.Quarantine != nil)))
 	return hashOf(binary.BigEndian.AppendUint64(b, l.Instance.Fingerprint()))
-}
-
-// appendText puts the length before a text, so that two different lists of texts never give the same bytes.
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func appendFlag(b []byte, flag bool) []byte {
-	if flag {
-		return append(b, 1)
-	}
-	return append(b, 0)
 }
 
 // ReplicaOf returns a live lease in the form for other servers, at a moment of the lease clock (ms).
