@@ -13,7 +13,6 @@ import (
 // Errors of reading that callers can tell apart.
 var (
 	ErrNewerVersion = codec.ErrNewerVersion
-	ErrOlderVersion = codec.ErrOlderVersion
 	ErrCorrupt      = codec.ErrCorrupt
 )
 

@@ -54,13 +54,6 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 	if taken != 0 {
 		at.Index = taken
 	}
-	if m.endSessions(at, lost) && taken == 0 {
-		m.registry.ReserveIndex()
-	}
-}
-
-// endSessions ends the sessions that depend on checks and nodes, and reports whether any did.
-func (m *Machine) endSessions(at kv.At, lost []catalog.CheckRef) bool {
 	var checks []catalog.CheckRef
 	ended := false
 	for _, l := range lost {
@@ -70,5 +63,7 @@ func (m *Machine) endSessions(at kv.At, lost []catalog.CheckRef) bool {
 		}
 		ended = m.kv.LoseNode(at, l.Node) || ended
 	}
-	return m.kv.Lose(at, checks) || ended
+	if ended = m.kv.Lose(at, checks) || ended; ended && taken == 0 {
+		m.registry.ReserveIndex()
+	}
 }

@@ -10,7 +10,7 @@ import (
 
 // The records of this file are for stores that keep a registry without a log: the records of a snapshot's sections,
 // each on its own and preceded by its level (docs/reference/formats/local-disk.md). Errors of reading wrap
-// ErrNewerVersion, ErrOlderVersion or ErrCorrupt; nothing returned refers to the input.
+// ErrNewerVersion, codec.ErrOlderVersion or ErrCorrupt; nothing returned refers to the input.
 
 // AppendLeaseState appends the encoding of a live lease. It panics on a lease without an instance.
 func AppendLeaseState(dst []byte, level byte, l registry.LeaseState) []byte {

@@ -254,8 +254,8 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) Resul
 		default:
 			results.KV[i].Revoked = true
 		}
-		if allowed {
-			m.performed(it)
+		if allowed && m.Performed != nil {
+			m.Performed(it)
 		}
 	}
 	return results

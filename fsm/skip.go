@@ -30,12 +30,6 @@ func (m *Machine) skip(done Applied, e entry) Applied {
 	return done
 }
 
-func (m *Machine) performed(it Item) {
-	if m.Performed != nil {
-		m.Performed(it)
-	}
-}
-
 // PanicError says that an entry panicked, and why.
 type PanicError struct {
 	Entry     uint64
@@ -58,21 +52,17 @@ func (m *Machine) panicked(cause any) *PanicError {
 	e := &PanicError{Entry: m.doing.entry, Cause: cause, Stack: debug.Stack()}
 	if b := m.doing.batch; b != nil && m.doing.item < len(b.items) {
 		it := b.items[m.doing.item]
+		sender := cmp.Or(it.By.Name, "a client that was not asked who it is, or by this cluster itself")
+		switch it.Origin.Kind {
+		case registry.RemoteDC:
+			sender = "peer " + it.Origin.DC
+		case registry.LocalPeer:
+			sender = "a node of this datacenter"
+		}
 		e.Operation = fmt.Sprintf("%s (operation %d of %d of batch %d of node %s, sent by %s)",
-			Describe(it), m.doing.item+1, len(b.items), b.id.Seq, b.id.Node, caller(it))
+			Describe(it), m.doing.item+1, len(b.items), b.id.Seq, b.id.Node, sender)
 	}
 	return e
-}
-
-// caller names who sent an operation.
-func caller(it Item) string {
-	switch {
-	case it.Origin.Kind == registry.RemoteDC:
-		return "peer " + it.Origin.DC
-	case it.Origin.Kind == registry.LocalPeer:
-		return "a node of this datacenter"
-	}
-	return cmp.Or(it.By.Name, "a client that was not asked who it is, or by this cluster itself")
 }
 
 // DescribeWrite names the operations of a log entry, or returns why the entry cannot be skipped.

@@ -60,7 +60,15 @@ type part struct {
 var parts = []part{
 	{"header", func(s *Snapshot, t *stream) { t.record("header", s.head) }},
 	{"batches", (*Snapshot).walkNodes},
-	{"applications", (*Snapshot).walkApplications},
+	{"applications", func(s *Snapshot, t *stream) { // instances, and what is known about those that are gone
+		f := &s.registry
+		slots(t, &f.Free)
+		section(t, "lease", &f.Leases, (*registry.LeaseState).Fields)
+		section(t, "removal", &f.Removals, (*registry.Removal).Fields)
+		section(t, "recent registration", &f.Registered, (*registry.Recent).Fields)
+		section(t, "recent cancel", &f.Canceled, (*registry.Recent).Fields)
+		section(t, "transition", &f.Transitions, (*registry.Preservation).Fields)
+	}},
 	{"peers", func(s *Snapshot, t *stream) {
 		section(t, "link", &s.registry.Links, (*registry.Link).Fields)
 		section(t, "sender", &s.registry.Senders, (*registry.Sender).Fields)
@@ -98,17 +106,6 @@ func (s *Snapshot) walk(t *stream) {
 	for _, p := range parts {
 		p.walk(s, t)
 	}
-}
-
-// walkApplications walks instances, and what is known about those that are gone.
-func (s *Snapshot) walkApplications(t *stream) {
-	f := &s.registry
-	slots(t, &f.Free)
-	section(t, "lease", &f.Leases, (*registry.LeaseState).Fields)
-	section(t, "removal", &f.Removals, (*registry.Removal).Fields)
-	section(t, "recent registration", &f.Registered, (*registry.Recent).Fields)
-	section(t, "recent cancel", &f.Canceled, (*registry.Recent).Fields)
-	section(t, "transition", &f.Transitions, (*registry.Preservation).Fields)
 }
 
 // Digest is what replicas compare instead of their states: a checksum (CRC-64) of each part.
@@ -205,7 +202,10 @@ func (m *Machine) Restore(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("restore a snapshot of entry %d: %w: %w", s.index, ErrCorrupt, err)
 	}
-	remembered := thawMemory(s.nodes)
+	remembered := make(memory, len(s.nodes))
+	for i := range s.nodes {
+		remembered[s.nodes[i].name] = &s.nodes[i].nodeMemory
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.registry, m.kv, m.memory, m.tenure = thawed, coordination, remembered, s.tenure
@@ -226,13 +226,4 @@ func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error)
 	}
 	c, err := kv.Thaw(k, r)
 	return r, c, err
-}
-
-func thawMemory(nodes []frozenNode) memory {
-	m := make(memory, len(nodes))
-	for _, n := range nodes {
-		thawed := n.nodeMemory
-		m[n.name] = &thawed
-	}
-	return m
 }

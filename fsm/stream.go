@@ -41,9 +41,23 @@ func newStreamWriter(w io.Writer, level byte) *stream {
 	return t
 }
 
+// newStreamReader reads what comes before the records.
 func newStreamReader(r io.Reader) *stream {
 	t := &stream{r: bufio.NewReaderSize(r, flushSize)}
-	t.preamble()
+	var b [len(snapshotMagic) + 1]byte
+	if _, err := io.ReadFull(t.r, b[:]); err != nil {
+		t.readFail("preamble", err)
+		return t
+	}
+	if string(b[:len(snapshotMagic)]) != snapshotMagic {
+		t.fail("it begins with %q, want %q", b[:len(snapshotMagic)], snapshotMagic)
+		return t
+	}
+	t.level = b[len(snapshotMagic)]
+	c := codec.Reader(b[len(snapshotMagic):])
+	c.Version()
+	t.err = c.End()
+	t.sum = crc64.Update(t.sum, checksumTable, b[:])
 	return t
 }
 
@@ -65,24 +79,6 @@ func (t *stream) readFail(what string, err error) {
 	default:
 		t.err = fmt.Errorf("read its %s: %w", what, err)
 	}
-}
-
-// preamble checks what comes before the records.
-func (t *stream) preamble() {
-	var b [len(snapshotMagic) + 1]byte
-	if _, err := io.ReadFull(t.r, b[:]); err != nil {
-		t.readFail("preamble", err)
-		return
-	}
-	if string(b[:len(snapshotMagic)]) != snapshotMagic {
-		t.fail("it begins with %q, want %q", b[:len(snapshotMagic)], snapshotMagic)
-		return
-	}
-	t.level = b[len(snapshotMagic)]
-	c := codec.Reader(b[len(snapshotMagic):])
-	c.Version()
-	t.err = c.End()
-	t.sum = crc64.Update(t.sum, checksumTable, b[:])
 }
 
 // record walks one record, preceded by its length.
@@ -142,17 +138,13 @@ func (t *stream) readBody(what string) {
 	t.buf = t.buf[:0]
 	// In steps, because the length may promise more than there is.
 	for left := int(t.number(0, what)); left > 0 && t.err == nil; left -= flushSize {
-		t.readStep(what, min(left, flushSize))
+		start, n := len(t.buf), min(left, flushSize)
+		t.buf = slices.Grow(t.buf, n)[:start+n]
+		if _, err := io.ReadFull(t.r, t.buf[start:]); err != nil {
+			t.readFail(what, err)
+		}
 	}
 	t.sum = crc64.Update(t.sum, checksumTable, t.buf)
-}
-
-func (t *stream) readStep(what string, n int) {
-	start := len(t.buf)
-	t.buf = slices.Grow(t.buf, n)[:start+n]
-	if _, err := io.ReadFull(t.r, t.buf[start:]); err != nil {
-		t.readFail(what, err)
-	}
 }
 
 func (t *stream) flushIfLarge() {
