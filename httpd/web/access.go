@@ -19,12 +19,8 @@ func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	if accessor == "" || c.Mode() != access.On {
 		return true
 	}
-	for _, h := range c.tables().holders(accessor) {
-		if h != nil {
-			return !h.Expired(c.World.Now().UnixMilli()) && h.Policy.Allows(need)
-		}
-	}
-	return false
+	h := c.tables().holder(accessor)
+	return h != nil && !h.Expired(c.World.Now().UnixMilli()) && h.Policy.Allows(need)
 }
 
 // Needs returns what a route needs, before its endpoint looks at the body.
@@ -90,7 +86,7 @@ func (c *Call) authorize(needs Needs) error {
 	if ctx != c.R.Context() {
 		c.R = c.R.WithContext(context.WithValue(ctx, readerKey{}, c))
 	}
-	c.principal, c.needs = PrincipalOf(ctx), wanted
+	c.principal, c.needs = principalOf(ctx), wanted
 	if c.principal == nil && len(wanted) == 0 {
 		return c.node.allow(ctx, anything)
 	}
@@ -240,7 +236,7 @@ func exchanging(origin registry.Origin) access.Need {
 
 // Allow refuses what the caller may not do.
 func (c *Call) Allow(needs ...access.Need) error {
-	c.remember(needs)
+	c.needs = append(slices.Clip(c.needs), needs...) // for judging the call again later
 	return c.node.allow(c.R.Context(), needs...)
 }
 
@@ -287,7 +283,7 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 	}
 	a := n.access
 	mode := a.Mode()
-	p := PrincipalOf(ctx)
+	p := principalOf(ctx)
 	for _, need := range needs {
 		if mode == access.Off && need.Resource != access.Auth || n.allows(p, need) {
 			continue
@@ -352,6 +348,3 @@ func denial(p *Principal, need access.Need) error {
 	text := fmt.Sprintf("Permission denied: token with AccessorID '%s' lacks %s", p.Accessor, what)
 	return &Refusal{Status: http.StatusForbidden, Text: text, consul: text, denial: true}
 }
-
-// remember adds a call's needs, for judging it again later.
-func (c *Call) remember(needs []access.Need) { c.needs = append(slices.Clip(c.needs), needs...) }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -49,7 +47,7 @@ func (n *Node) record(ctx context.Context) api.AuditRecord {
 			r.Address = addr.String()
 		}
 	}
-	if p := PrincipalOf(ctx); p != nil {
+	if p := principalOf(ctx); p != nil {
 		r.Principal, r.Accessor, r.Via = p.Name, p.Accessor, p.Via
 	}
 	return r
@@ -87,11 +85,7 @@ func (n *Node) askingBeat(ctx context.Context, r *http.Request) context.Context 
 	if n.Audit == nil {
 		return ctx
 	}
-	id := ""
-	if given := r.Header[RequestIDHeader]; len(given) == 1 && printable(given[0]) {
-		id = given[0]
-	}
-	return asking(ctx, r, id, false)
+	return asking(ctx, r, givenID(r), false)
 }
 
 func (n *Node) recordSample(ctx context.Context, r api.AuditRecord) {
@@ -142,7 +136,7 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 		return deeds
 	}
 	a, _ := ctx.Value(askerKey{}).(*asker)
-	p := PrincipalOf(ctx)
+	p := principalOf(ctx)
 	if a != nil && a.operates || p != nil && p.all {
 		return deeds
 	}
@@ -154,16 +148,6 @@ var acts = []string{
 	"status", "status_delete", "quarantine", "self_preservation", "cancel", // the last one by prune
 	"log_level", "upgrade_finalize", "snapshot_save", "snapshot_restore", "peer_repair", "peer_pause", "peer_resume", "sender_forget", "member_remove", "leadership_transfer",
 	"auth_bootstrap", "auth_mode", "role_put", "role_delete", "token_create", "token_rotate", "token_revoke",
-}
-
-// newActs starts every counter at 0: a series that first appears with a 1 has not risen for a query that looks for
-// increases.
-func newActs(reg prometheus.Registerer) *prometheus.CounterVec {
-	c := NewCounters(reg, "rollcall_acts_total", "Operators' actions that this node performed.", "act")
-	for _, act := range acts {
-		c.WithLabelValues(act)
-	}
-	return c
 }
 
 // recordDeed records the outcome of a deed.
@@ -278,14 +262,14 @@ func setBy(op registry.Op) string {
 }
 
 // nameOf returns the name of an operation's object, and whose act it is.
-func nameOf(op registry.Op) (string, registry.Act) {
+func nameOf(op registry.Op) (name string, by registry.Act) {
 	switch op := op.(type) {
 	case registry.Register:
-		return op.Instance.Key().String(), registry.Act{}
+		return op.Instance.Key().String(), by
 	case registry.Cancel:
-		return op.Key.String(), registry.Act{}
+		return op.Key.String(), by
 	case registry.UpdateMetadata:
-		return op.Key.String(), registry.Act{}
+		return op.Key.String(), by
 	case registry.SetOverride:
 		return op.Key.String(), op.By
 	case registry.DeleteOverride:
@@ -295,36 +279,25 @@ func nameOf(op registry.Op) (string, registry.Act) {
 	case registry.SelfPreservation:
 		return op.To.String(), op.By
 	case registry.RegisterCatalog:
-		return placed(op.On(), serviceIn(op), checksIn(op)), registry.Act{}
+		if op.Service != nil {
+			return placed(op.On(), op.Service.ID), by
+		}
+		var checks []string // that are registered on their own
+		for _, c := range op.Checks {
+			checks = append(checks, c.ID)
+		}
+		return placed(op.On(), strings.Join(checks, ",")), by
 	case registry.DeregisterCatalog:
-		return placed(op.Node, op.Service, op.Check), registry.Act{}
+		return placed(op.Node, op.Service, op.Check), by
 	case registry.SetCheck:
-		return placed(op.Node, op.Check), registry.Act{}
+		return placed(op.Node, op.Check), by
 	}
-	return "", registry.Act{}
+	return "", by
 }
 
 // placed names something on a node of the catalog; the logical node has no name.
 func placed(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "/")
-}
-
-func serviceIn(op registry.RegisterCatalog) string {
-	if op.Service == nil {
-		return ""
-	}
-	return op.Service.ID
-}
-
-// checksIn names the checks that are registered on their own.
-func checksIn(op registry.RegisterCatalog) string {
-	var ids []string
-	for _, c := range op.Checks {
-		if op.Service == nil {
-			ids = append(ids, c.ID)
-		}
-	}
-	return strings.Join(ids, ",")
 }
 
 // deedsOf returns the parts of a coordination operation that belong in the audit.
@@ -335,34 +308,28 @@ func (n *Node) deedsOf(ctx context.Context, op kv.Op) []deed {
 	if once, ok := op.(kv.Once); ok {
 		op = once.Op
 	}
-	v := StaleView(n.Service)
-	simple := func(name string) []deed {
-		return []deed{{operation: kv.Operations.Name(op), needs: kv.Needs(op, v), name: name}}
-	}
-	var deeds []deed
+	v, name := StaleView(n.Service), ""
 	switch op := op.(type) {
 	case kv.RenewSession:
 		return nil
 	case kv.KeyOp:
-		deeds = []deed{keyDeed(op, v)}
+		return n.recorded(ctx, []deed{keyDeed(op, v)})
 	case kv.Txn:
-		deeds = partsOf(op, v)
+		return n.recorded(ctx, partsOf(op, v))
 	case kv.Access:
-		deeds = changesOf(op, v)
+		return n.recorded(ctx, changesOf(op, v))
 	case kv.CreateSession:
-		deeds = simple(op.ID)
+		name = op.ID
 	case kv.DestroySession:
-		deeds = simple(op.ID)
+		name = op.ID
 	case kv.AcquirePermit:
-		deeds = simple(op.Name)
+		name = op.Name
 	case kv.ReleasePermit:
-		deeds = simple(op.Name)
+		name = op.Name
 	case kv.LeaveQueue:
-		deeds = simple(op.Name)
-	default:
-		deeds = simple("")
+		name = op.Name
 	}
-	return n.recorded(ctx, deeds)
+	return n.recorded(ctx, []deed{{operation: kv.Operations.Name(op), needs: kv.Needs(op, v), name: name}})
 }
 
 // verbs maps verbs to the words of Consul's transactions.

@@ -75,7 +75,7 @@ func (s *senders) reserveShare(r *http.Request, patience time.Duration) (leave f
 }
 
 func (s *senders) addBatch(r *http.Request) (netip.Prefix, *sender) {
-	from := senderOf(r)
+	from := NetworkOf(addressOf(r))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.of[from]
@@ -102,15 +102,6 @@ func (s *sender) weightOf(r *http.Request) int64 {
 		return s.bytes
 	}
 	return min(max(r.ContentLength, leastWeight), s.bytes)
-}
-
-// senderOf returns the address that a batch came from, or the zero value if it is unknown.
-func senderOf(r *http.Request) netip.Prefix {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return NetworkOf(at.Addr())
 }
 
 // BoundBatches makes an endpoint for batches of other servers: each sender has its share, and all of them together

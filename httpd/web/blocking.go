@@ -77,7 +77,8 @@ func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 // block reads a source until its index is higher than the query's, its time is over or the context ends: at shutdown
 // it returns the last result; a caller that may not go on gets the refusal.
 func block(ctx context.Context, q Query, s Source) (Found, error) {
-	timer := time.NewTimer(jittered(q.Wait))
+	// never shorter than asked for, and a random bit longer, so that reads that began together do not all return together
+	timer := time.NewTimer(q.Wait + rand.N(q.Wait/jitterFraction+1))
 	defer timer.Stop()
 	var last Found
 	for turn, over := 0, false; ; turn++ {
@@ -126,7 +127,7 @@ func ReadOnce(ctx context.Context, q Query, s Source) (Found, error) {
 	if q.Read == registry.Stale || q.Soon {
 		return s.read(ctx, q.Read)
 	}
-	return UntilLeader(ctx, func(ctx context.Context) (Found, error) {
+	return untilLeader(ctx, func(ctx context.Context) (Found, error) {
 		ctx, cancel := context.WithTimeout(ctx, leaderWait)
 		defer cancel()
 		return s.read(ctx, q.Read)
@@ -146,12 +147,6 @@ type Query struct {
 	Soon  bool                 // fail soon if there is no leader
 	After uint64               // respond once the index is higher; 0: at once
 	Wait  time.Duration        // at most this long, without the jitter
-}
-
-// jittered adds a random part to a wait, so that reads that began together do not all return together. It is never
-// shorter.
-func jittered(wait time.Duration) time.Duration {
-	return wait + rand.N(wait/jitterFraction+1)
 }
 
 // KVSource reads the state of sessions and keys with show, and waits for a change of topic.

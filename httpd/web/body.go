@@ -101,9 +101,5 @@ func dropRest(w http.ResponseWriter, r *http.Request, limit int64) error {
 
 // RawBody reads a body unchanged, up to limit bytes.
 func (c *Call) RawBody(limit int64) ([]byte, error) {
-	body, err := io.ReadAll(chargedReader{io.LimitReader(c.R.Body, limit), c.W})
-	if err != nil {
-		return nil, bodyError(err)
-	}
-	return body, nil
+	return readAll(chargedReader{io.LimitReader(c.R.Body, limit), c.W})
 }

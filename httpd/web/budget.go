@@ -19,15 +19,6 @@ type budget struct {
 	taken atomic.Int64
 }
 
-// reserve takes bytes, unless that would exceed most.
-func (b *budget) reserve(bytes, most int64) bool {
-	if b.taken.Add(bytes) <= most {
-		return true
-	}
-	b.taken.Add(-bytes)
-	return false
-}
-
 // errBusy makes the sender retry.
 var errBusy = &Refusal{
 	Status: http.StatusServiceUnavailable, Retry: true,
@@ -40,7 +31,8 @@ func charge(w http.ResponseWriter, bytes int64) error {
 	if a == nil || a.budget == nil {
 		return nil
 	}
-	if !a.budget.reserve(bytes, a.chargeable) {
+	if a.budget.taken.Add(bytes) > a.chargeable {
+		a.budget.taken.Add(-bytes)
 		return errBusy
 	}
 	a.charged += bytes

@@ -174,19 +174,21 @@ func WithCoordination[C Caller](do func(C) (any, error)) func(C) (any, error) {
 }
 
 // send sends a document in the form of the route's API.
-func (c *Call) send(form Form, document any) error {
+func (c *Call) send(form Form, document any) (err error) {
+	var body []byte
 	switch {
 	case document == Sent:
 		return nil
 	case form == ConsulForm:
-		return c.respondConsul(document)
+		body, err = c.EncodeConsul(document)
+	default:
+		body, err = json.Marshal(document)
+		body = append(body, '\n')
 	}
-	body, err := json.Marshal(document)
-	if err != nil {
-		return err
+	if err == nil {
+		Respond(c.W, c.R, cmp.Or(c.Status, http.StatusOK), "application/json", body)
 	}
-	Respond(c.W, c.R, http.StatusOK, "application/json", append(body, '\n'))
-	return nil
+	return err
 }
 
 // Body reads a body of at most limit bytes, see readBody, or returns nil after an error.
@@ -226,18 +228,8 @@ func (c *Call) Rest() string {
 	return ""
 }
 
-// respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false are never
-// indented: clients look for the bare word.
-func (c *Call) respondConsul(document any) error {
-	body, err := c.EncodeConsul(document)
-	if err != nil {
-		return err
-	}
-	Respond(c.W, c.R, cmp.Or(c.Status, http.StatusOK), "application/json", body)
-	return nil
-}
-
-// EncodeConsul encodes a document the way Consul's API sends it.
+// EncodeConsul encodes a document the way Consul's API sends it: as JSON, indented if the call asks for it with pretty.
+// True and false are never indented: clients look for the bare word.
 func (c *Call) EncodeConsul(document any) ([]byte, error) {
 	body, err := json.Marshal(document)
 	if _, word := document.(bool); err == nil && !word && c.Given("pretty") {
@@ -263,9 +255,6 @@ var (
 	Delete   = []string{http.MethodDelete}
 	PutOrGet = []string{http.MethodPut, http.MethodGet}
 )
-
-// ignoreRest drops the unread rest of a body, like IgnoreBody.
-func (c *Call) ignoreRest() error { return dropRest(c.W, c.R, c.node.Limits().IgnoredBytes) }
 
 // Explain reads author and reason, as By does, for the audit of a call whose operations keep neither.
 func (c *Call) Explain() {

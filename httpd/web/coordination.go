@@ -21,27 +21,38 @@ func (n *Node) CoordinationClock(v *kv.View) int64 {
 // Coordinate performs one operation on sessions, keys or locks, and fails soon without a leader: our own clients
 // then go to another node.
 func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
-	return n.coordinate(ctx, op, func(ctx context.Context, try func(context.Context) ([]kv.Result, error)) ([]kv.Result, error) {
-		return try(ctx)
-	})
+	return n.coordinate(ctx, op, false)
 }
 
 // CoordinateAwaitingLeader is like Coordinate, but waits for a leader as long as Consul's clients need.
 func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Result, error) {
-	return n.coordinate(ctx, op, UntilLeader[[]kv.Result])
+	return n.coordinate(ctx, op, true)
 }
 
 // coordinate performs an operation if its sender may, which each try checks again.
-func (n *Node) coordinate(ctx context.Context, op kv.Op, do func(context.Context, func(context.Context) ([]kv.Result, error)) ([]kv.Result, error)) (kv.Result, error) {
+func (n *Node) coordinate(ctx context.Context, op kv.Op, awaitLeader bool) (result kv.Result, err error) {
 	var deeds []deed
-	results, err := do(ctx, func(ctx context.Context) ([]kv.Result, error) {
+	try := func(ctx context.Context) ([]kv.Result, error) {
 		if err := n.mayCoordinate(ctx, op); err != nil {
 			return nil, err
 		}
 		deeds = n.deedsOf(ctx, op)
 		return n.Coordination.Apply(ctx, op)
-	})
-	result, err := n.onlyResult(ctx, results, err)
+	}
+	var results []kv.Result
+	if awaitLeader {
+		results, err = untilLeader(ctx, try)
+	} else {
+		results, err = try(ctx)
+	}
+	switch {
+	case err != nil:
+		err = WriteError(err)
+	case results[0].Revoked:
+		err = n.lateDenial(ctx)
+	default:
+		result = results[0]
+	}
 	n.recordParts(ctx, deeds, result, err)
 	return result, err
 }
@@ -75,16 +86,6 @@ func (n *Node) restsOnOthers(op kv.Op, needs []access.Need) bool {
 		s, _ := v.Session(need.Name)
 		return s == nil
 	})
-}
-
-func (n *Node) onlyResult(ctx context.Context, results []kv.Result, err error) (kv.Result, error) {
-	if err != nil {
-		return kv.Result{}, WriteError(err)
-	}
-	if results[0].Revoked {
-		return kv.Result{}, n.lateDenial(ctx)
-	}
-	return results[0], nil
 }
 
 // Once makes op an operation that is performed only once, if the call has an Idempotency-Key.

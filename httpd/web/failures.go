@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -45,19 +46,10 @@ func (f *failures) admit(from netip.Addr) bool {
 	}
 	f.spent[prefix] = spent{left + 1, now}
 	if len(f.spent) > failKept {
-		f.forget(now)
+		maps.DeleteFunc(f.spent, func(_ netip.Prefix, s spent) bool { return s.left(now) == 0 })
 	}
-	return true
-}
-
-// forget drops the addresses that have paid back, or all of them if none has.
-func (f *failures) forget(now time.Time) {
-	for prefix, s := range f.spent {
-		if s.left(now) == 0 {
-			delete(f.spent, prefix)
-		}
-	}
-	if len(f.spent) > failKept {
+	if len(f.spent) > failKept { // no address has paid back
 		clear(f.spent)
 	}
+	return true
 }

@@ -32,18 +32,11 @@ func (n *Node) renews(s *Standing, by tables, app string) bool {
 		return false
 	case s.app == app:
 		return true
-	case !n.allows(PrincipalOf(s.ctx), registry.ToRegister(app)):
+	case !n.allows(principalOf(s.ctx), registry.ToRegister(app)):
 		return false
 	}
 	s.app = app
 	return true
-}
-
-// keep remembers the sender of an allowed heartbeat.
-func (s *Standing) keep(by tables, app string, ctx context.Context) {
-	if s != nil {
-		*s = Standing{by: by, ends: PrincipalOf(ctx).ends, ctx: ctx, app: app}
-	}
 }
 
 // judgeEvery is how often waiting calls are judged again. A revocation must take effect within a second.
@@ -72,7 +65,7 @@ type heldCall struct {
 // longer make the call, see EndedBy; done gives the place back. Hold drops the rest of the body, which would stay in
 // memory as long as the call waits: over HTTP/2 up to 1 MiB per connection, which no limit counts.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
-	if err := c.ignoreRest(); err != nil {
+	if err := dropRest(c.W, c.R, c.node.Limits().IgnoredBytes); err != nil {
 		return nil, nil, err
 	}
 	ctx, end, release, err := c.node.Watches.admit(c.R)
@@ -188,7 +181,7 @@ func (c *Call) StillAllowed() error {
 
 // AllowedByNewest decides by the newest roles and tokens. It is for changes outside the log, where Apply would decide.
 func (c *Call) AllowedByNewest() error {
-	if c.Err != nil || c.node.AccessMode() != access.On || c.principal == Administrator {
+	if c.Err != nil || c.node.AccessMode() != access.On || c.principal == administrator {
 		return c.Err
 	}
 	if _, err := c.node.Newest(c.R.Context()); err != nil {
@@ -202,7 +195,7 @@ func (n *Node) lateDenial(ctx context.Context) error {
 	if _, err := n.Newest(ctx); err != nil {
 		return errRevoked // as far as this node knows
 	}
-	if _, err := n.access.again(PrincipalOf(ctx)); err != nil {
+	if _, err := n.access.again(principalOf(ctx)); err != nil {
 		return errRevoked
 	}
 	return errNarrowed

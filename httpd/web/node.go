@@ -73,14 +73,24 @@ func NewNode(c Config) *Node {
 	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders), shared: newSharedDocuments(c.Metrics)}
 	n.SetLimits(c.Limits)
 	c.Access.World = c.World
-	n.access = newControl(c.Access, c.Metrics)
+	n.access = &control{
+		AccessConfig: c.Access,
+		denials:      NewCounters(c.Metrics, "rollcall_auth_denied_total", "Calls refused for lack of permission, by principal, resource and verb.", "principal", "resource", "verb"),
+		wouldDeny:    NewCounters(c.Metrics, "rollcall_auth_would_deny_total", "Calls that were allowed but that mode on, a later level or a later release will refuse, by principal, resource and verb.", "principal", "resource", "verb"),
+	}
 	n.held.node = n
 	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")
-	n.renewals = newRenewals(n.operations)
+	for outcome, name := range OutcomeNames[:renewOutcomes] {
+		n.renewals.client[outcome] = n.operations.WithLabelValues("renew", "client", name)
+		n.renewals.peer[outcome] = n.operations.WithLabelValues("renew", "replication", name)
+	}
 	if c.Audit != nil {
 		c.Metrics.MustRegister(c.Audit.Lost)
 	}
-	n.acts = newActs(c.Metrics)
+	n.acts = NewCounters(c.Metrics, "rollcall_acts_total", "Operators' actions that this node performed.", "act")
+	for _, act := range acts { // a series that first appears with a 1 has not risen for a query that looks for increases
+		n.acts.WithLabelValues(act)
+	}
 	c.Metrics.MustRegister(
 		yesOrNo("rollcall_ready", "1 while /readyz answers 200.", func() bool { return n.Service.Health().Ready && !n.Draining.Load() }),
 		yesOrNo("rollcall_quorum", "1 while the node is connected to a leader with a majority; in mode ap while it is ready.", func() bool { return n.Service.Health().Quorum }))

@@ -23,8 +23,13 @@ func CleanPath(u *url.URL) (*url.URL, error) {
 		if err != nil {
 			return nil, BadRequest("the path is not correctly escaped")
 		}
-		if err := checkName(name); err != nil {
-			return nil, err
+		switch {
+		case name == "." || name == "..": // names never touch a file system, but proxies resolve dots
+			return nil, BadRequest("a path segment must not be . or ..")
+		case len(name) > MaxNameBytes:
+			return nil, BadRequest("a path segment is longer than 255 bytes")
+		case !naming.Plain(name):
+			return nil, BadRequest("a path segment must be UTF-8 without control characters")
 		}
 		plain.WriteString("/" + name)
 		escaped.WriteString("/" + url.PathEscape(name))
@@ -35,20 +40,6 @@ func CleanPath(u *url.URL) (*url.URL, error) {
 		clean.Path, clean.RawPath = "/", "/"
 	}
 	return &clean, nil
-}
-
-// checkName refuses text that cannot be a name in a path. Names never touch a file system; dots are refused all the
-// same, because proxies resolve them.
-func checkName(name string) error {
-	switch {
-	case name == "." || name == "..":
-		return BadRequest("a path segment must not be . or ..")
-	case len(name) > MaxNameBytes:
-		return BadRequest("a path segment is longer than 255 bytes")
-	case !order.PlainText(name):
-		return BadRequest("a path segment must be UTF-8 without control characters")
-	}
-	return nil
 }
 
 // unescaped unescapes a segment that net/http or CleanPath has checked.

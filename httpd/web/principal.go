@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -29,8 +30,8 @@ type Principal struct {
 	all      bool              // everything is allowed
 }
 
-// Administrator is the caller over the socket in a node's data directory: whoever owns that directory owns the data.
-var Administrator = &Principal{Name: "admin.sock", Via: "admin.sock", all: true}
+// administrator is the caller over the socket in a node's data directory: whoever owns that directory owns the data.
+var administrator = &Principal{Name: "admin.sock", Via: "admin.sock", all: true}
 
 func (p *Principal) sender() access.Sender {
 	if p.Via == "token" {
@@ -65,14 +66,6 @@ type control struct {
 	denials   *prometheus.CounterVec
 	wouldDeny *prometheus.CounterVec
 	failures  failures
-}
-
-func newControl(c AccessConfig, reg prometheus.Registerer) *control {
-	return &control{
-		AccessConfig: c,
-		denials:      NewCounters(reg, "rollcall_auth_denied_total", "Calls refused for lack of permission, by principal, resource and verb.", "principal", "resource", "verb"),
-		wouldDeny:    NewCounters(reg, "rollcall_auth_would_deny_total", "Calls that were allowed but that mode on, a later level or a later release will refuse, by principal, resource and verb.", "principal", "resource", "verb"),
-	}
 }
 
 // tables returns the cluster's roles and tokens, and those of the file; each may be nil.
@@ -131,7 +124,12 @@ func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal
 		switch {
 		case h == nil:
 		case h.Good(hash, now):
-			p := &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], hash: hash, ends: endOf(h.Token, hash)}
+			p := &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], hash: hash, ends: h.Token.Expires}
+			for _, s := range h.Token.Secrets {
+				if s.Hash == hash {
+					p.ends = sooner(p.ends, s.Until)
+				}
+			}
 			if p.policy.Store(h.Policy); a.Mode() == access.On {
 				p.judged = by[i].Revision
 			}
@@ -160,14 +158,10 @@ func (t tables) holders(accessor string) (all [2]*access.Holder) {
 	return all
 }
 
-// endOf returns when the secret with a hash expires, in ms since the epoch, or 0 for never.
-func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
-	for _, s := range t.Secrets {
-		if s.Hash == hash {
-			ends = s.Until
-		}
-	}
-	return sooner(ends, t.Expires)
+// holder returns the holder of a token by the first table that has one, or nil.
+func (t tables) holder(accessor string) *access.Holder {
+	all := t.holders(accessor)
+	return cmp.Or(all[:]...)
 }
 
 // sooner returns the earlier of two times; 0 means never.
@@ -182,11 +176,11 @@ type administratorKey struct{}
 
 // AsAdministrator returns the context of connections over the socket in the data directory.
 func AsAdministrator(ctx context.Context) context.Context {
-	return context.WithValue(ctx, administratorKey{}, Administrator)
+	return context.WithValue(ctx, administratorKey{}, administrator)
 }
 
-// PrincipalOf returns the caller of a context, or nil if anonymous.
-func PrincipalOf(ctx context.Context) *Principal {
+// principalOf returns the caller of a context, or nil if anonymous.
+func principalOf(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
 }
@@ -214,17 +208,10 @@ func (n *Node) Token(p *Principal) *access.Token {
 }
 
 // Holder returns the holder of the token with an accessor, by the cluster or by the file, or nil.
-func (n *Node) Holder(accessor string) *access.Holder {
-	for _, h := range n.access.tables().holders(accessor) {
-		if h != nil {
-			return h
-		}
-	}
-	return nil
-}
+func (n *Node) Holder(accessor string) *access.Holder { return n.access.tables().holder(accessor) }
 
-// Grantee groups the principals whose tokens have the same roles and parameter.
-type Grantee struct {
+// grantee groups the principals whose tokens have the same roles and parameter.
+type grantee struct {
 	*access.Policy
 	Names []string // of the principals
 	holds *access.Token
@@ -232,7 +219,7 @@ type Grantee struct {
 }
 
 // RolesThat names the roles of a grantee that each suffice to allow something.
-func (g *Grantee) RolesThat(allow access.Need) []string {
+func (g *grantee) RolesThat(allow access.Need) []string {
 	return slices.DeleteFunc(slices.Clone(g.holds.Roles), func(name string) bool {
 		role := g.table.Role(name)
 		return role == nil || !access.Compile(g.holds.App, role).Allows(allow)
@@ -240,8 +227,8 @@ func (g *Grantee) RolesThat(allow access.Need) []string {
 }
 
 // Grantees returns the holders of tokens that are good now, the cluster's before the file's.
-func (n *Node) Grantees() (all []*Grantee) {
-	known, now := map[*access.Policy]*Grantee{}, n.World.Now().UnixMilli()
+func (n *Node) Grantees() (all []*grantee) {
+	known, now := map[*access.Policy]*grantee{}, n.World.Now().UnixMilli()
 	for _, t := range n.access.tables() {
 		if t == nil {
 			continue
@@ -252,7 +239,7 @@ func (n *Node) Grantees() (all []*Grantee) {
 				continue
 			}
 			if known[h.Policy] == nil {
-				known[h.Policy] = &Grantee{Policy: h.Policy, holds: k, table: t}
+				known[h.Policy] = &grantee{Policy: h.Policy, holds: k, table: t}
 				all = append(all, known[h.Policy])
 			}
 			known[h.Policy].Names = append(known[h.Policy].Names, h.Name)

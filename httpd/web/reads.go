@@ -36,8 +36,8 @@ func (n *Node) Newest(ctx context.Context) (FreshView, error) {
 	return v, err
 }
 
-// NewestOrStale is Newest, but does not wait for a quorum that is known to be lost.
-func (n *Node) NewestOrStale(ctx context.Context) (FreshView, error) {
+// newestOrStale is Newest, but does not wait for a quorum that is known to be lost.
+func (n *Node) newestOrStale(ctx context.Context) (FreshView, error) {
 	if n.Service.Health().Quorum {
 		v, err := n.Newest(ctx)
 		if err == nil || !errors.Is(err, registry.ErrNoLeader) {
@@ -126,7 +126,7 @@ func (c *Call) Read() (v FreshView) {
 	case c.node.Reads == ReadsStale:
 		v, c.Err = c.node.ViewAt(c.R.Context(), registry.Stale)
 	case c.node.Reads == ReadsStaleWithoutQuorum:
-		v, c.Err = c.node.NewestOrStale(c.R.Context())
+		v, c.Err = c.node.newestOrStale(c.R.Context())
 	default:
 		v, c.Err = c.node.Newest(c.R.Context())
 	}
@@ -173,7 +173,7 @@ func LeasesOf(v *registry.View, app string) iter.Seq[*registry.Lease] {
 
 // ViewAfterWrite shows at least what was just written; without a quorum, what this node has.
 func (n *Node) ViewAfterWrite(ctx context.Context) (FreshView, error) {
-	return n.NewestOrStale(EvenUnheard(ctx))
+	return n.newestOrStale(EvenUnheard(ctx))
 }
 
 // readError adds the outcome to the error of a View: a read that took too long found no leader.
@@ -199,9 +199,9 @@ const (
 	leaderPause = 50 * time.Millisecond
 )
 
-// UntilLeader tries until there is a leader, for up to leaderWait. A try that failed without a leader did nothing, so
+// untilLeader tries until there is a leader, for up to leaderWait. A try that failed without a leader did nothing, so
 // it can be repeated.
-func UntilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
+func untilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
 	end := time.Now().Add(leaderWait)
 	if ctx.Value(soonKey{}) != nil {
 		end = time.Now()

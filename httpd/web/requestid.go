@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -14,22 +15,22 @@ const RequestIDHeader = "X-Request-Id"
 // maxRequestID bounds an id given by a caller, in bytes.
 const maxRequestID = 128
 
-// RequestID returns the caller's name of a request, if it consists of at most 128 printable ASCII characters without a
-// space, and otherwise one of ours.
+// RequestID returns the caller's name of a request, or else one of ours.
 func RequestID(r *http.Request) string {
-	if given := r.Header[RequestIDHeader]; len(given) == 1 && printable(given[0]) {
-		return given[0]
+	if id := givenID(r); id != "" {
+		return id
 	}
 	return rand.Text()
 }
 
-func printable(id string) bool {
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
+// givenID returns the caller's name of a request, if it consists of printable ASCII characters without a space, or "".
+func givenID(r *http.Request) string {
+	given := r.Header[RequestIDHeader]
+	unprintable := func(c rune) bool { return c <= ' ' || c > '~' }
+	if len(given) != 1 || len(given[0]) > maxRequestID || strings.ContainsFunc(given[0], unprintable) {
+		return ""
 	}
-	return id != "" && len(id) <= maxRequestID
+	return given[0]
 }
 
 // slow is how long a call may take before it is logged, unless it waits for something to happen.

@@ -117,15 +117,11 @@ func WantsGzip(r *http.Request) bool {
 		for coding := range strings.SplitSeq(line, ",") {
 			name, params, _ := strings.Cut(coding, ";")
 			if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-				return !zeroQuality(params)
+				_, q, weighted := strings.Cut(params, "q=")
+				quality, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+				return !weighted || err != nil || quality != 0
 			}
 		}
 	}
 	return false
-}
-
-func zeroQuality(params string) bool {
-	_, q, ok := strings.Cut(params, "q=")
-	quality, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
-	return ok && err == nil && quality == 0
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,7 +43,7 @@ func (w *Watches) Of(app string) (all []Watcher) {
 			all = append(all, Watcher{r.UserAgent(), r.RemoteAddr, since})
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Since.Before(all[j].Since) })
+	slices.SortFunc(all, func(a, b Watcher) int { return a.Since.Compare(b.Since) })
 	return all
 }
 
@@ -66,10 +66,9 @@ type Pace struct {
 	Cut   time.Duration // a write that takes longer cuts the reader off
 }
 
-var defaultPace = Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow: 5 * time.Second, Cut: 30 * time.Second}
-
 func newWatches(reg prometheus.Registerer) *Watches {
-	w := &Watches{Pace: defaultPace, held: make(map[*http.Request]time.Time)}
+	pace := Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow: 5 * time.Second, Cut: 30 * time.Second}
+	w := &Watches{Pace: pace, held: make(map[*http.Request]time.Time)}
 	w.life, w.stop = context.WithCancel(context.Background())
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Open watches, long polls included, dashboard streams excluded."},
 		func() float64 { return float64(w.running.Load()) }))

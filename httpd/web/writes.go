@@ -51,14 +51,6 @@ type renewals struct {
 // renewOutcomes is the number of outcomes that a renewal can have.
 const renewOutcomes = int(registry.Refused) + 1
 
-func newRenewals(operations *prometheus.CounterVec) (r renewals) {
-	for outcome, name := range OutcomeNames[:renewOutcomes] {
-		r.client[outcome] = operations.WithLabelValues("renew", "client", name)
-		r.peer[outcome] = operations.WithLabelValues("renew", "replication", name)
-	}
-	return r
-}
-
 // CountRenewal counts a renewal by its outcome.
 func (n *Node) CountRenewal(origin registry.Origin, outcome registry.Outcome) {
 	if origin.Replicated() {
@@ -115,7 +107,7 @@ func (n *Node) performAll(ctx context.Context, ops []registry.Op) ([]registry.Re
 // another's.
 func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]registry.Result, error) {
 	var deeds []deed
-	results, err := UntilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
+	results, err := untilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
 		needs, nothing, err := n.needsByID(ctx, op)
 		switch {
 		case err != nil:
@@ -281,16 +273,14 @@ func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *
 	if err != nil {
 		return nil, err
 	}
-	if origin.Replicated() {
-		if need := exchanging(origin); !n.allows(PrincipalOf(ctx), need) {
-			return ctx, n.allow(n.askingBeat(ctx, r), need)
-		}
-		return ctx, nil
-	}
 	need := registry.ToRegister(app)
-	if n.allows(PrincipalOf(ctx), need) {
-		s.keep(by, app, ctx)
-		return ctx, nil
+	if origin.Replicated() {
+		need = exchanging(origin)
 	}
-	return ctx, n.allow(n.askingBeat(ctx, r), need)
+	if p := principalOf(ctx); !n.allows(p, need) {
+		return ctx, n.allow(n.askingBeat(ctx, r), need)
+	} else if s != nil {
+		*s = Standing{by: by, ends: p.ends, ctx: ctx, app: app}
+	}
+	return ctx, nil
 }
