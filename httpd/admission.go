@@ -39,14 +39,13 @@ const maxPageURI = 8 << 10
 // ofPage marks the contexts of calls that pages make.
 type ofPage struct{}
 
-func ofDashboard(r *http.Request) bool {
-	return web.IsPage(r.URL.Path) || r.Context().Value(ofPage{}) != nil
-}
-
 // checkBounds refuses a request line that is out of bounds.
 func checkBounds(r *http.Request, params int) error {
-	if size := len(r.RequestURI); size > maxPageURI || size > web.MaxURIBytes && !ofDashboard(r) {
-		return web.ErrURITooLong
+	if size := len(r.RequestURI); size > web.MaxURIBytes {
+		ofDashboard := web.IsPage(r.URL.Path) || r.Context().Value(ofPage{}) != nil
+		if !ofDashboard || size > maxPageURI {
+			return web.ErrURITooLong
+		}
 	}
 	return web.CheckQuery(r.URL.RawQuery, params)
 }

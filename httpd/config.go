@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,16 +38,16 @@ type Config struct {
 	// respond with 501.
 	Upgrade Upgrade
 	// Debug makes bundles. If nil, its route responds with 501.
-	Debug Debug
+	Debug own.Debug
 	// Coordination serves Consul's API, and sessions, keys and locks. If nil, the node has no consensus, and their
 	// routes respond with 501.
 	Coordination Coordination
 	// LogLevel is the level of the node's log. If nil, it cannot be changed here, and its routes respond with 501.
-	LogLevel LogLevel
+	LogLevel own.LogLevel
 	// Peers replicates to other servers. If nil, nothing is replicated, and its routes respond with 501.
 	Peers Peers
 	// Snapshots saves and restores snapshots for people. If nil, its routes respond with 501.
-	Snapshots Snapshots
+	Snapshots own.Snapshots
 	// EurekaSender names the Eureka server behind an identity (DiscoveryIdentity-Id, may be empty) and an address
 	// (host:port). If nil, every server is "eureka".
 	EurekaSender func(identity, address string) string
@@ -56,7 +57,7 @@ type Config struct {
 	// shown.
 	Node, Datacenter, Version string
 	// Agents decides whose agent takes a call of Consul's API that names no agent.
-	Agents Agents `key:"consul.agents" default:"source" words:"source one" help:"which agent serves a call of Consul's API whose path names none (/agent/NAME/v1/...): source (one agent per calling address) or one (the logical node's, for all)"`
+	Agents consul.Agents `key:"consul.agents" default:"source" words:"source one" help:"which agent serves a call of Consul's API whose path names none (/agent/NAME/v1/...): source (one agent per calling address) or one (the logical node's, for all)"`
 	// Host is this node's host as other hosts name it. Programs that ask the node on loopback get this host's agent.
 	// If empty, only programs on this host reach the node.
 	Host string
@@ -70,7 +71,7 @@ type Config struct {
 	// WaitWhenEmpty is how long fetches get 403.
 	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instances anywhere (waitTimeInMsWhenSyncEmpty)"`
 	// Reads is the freshness of Eureka reads without a consistency parameter.
-	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
+	Reads web.EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
 	// Acts decides whether the dashboard may make changes when callers need no name.
 	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the dashboard may make changes while auth.mode asks for no token: auto (on if the node listens on loopback only), on or off"`
 	// BasePaths are where Eureka's resources live; nil means DefaultBasePaths. A base whose last segment is v1, in any
@@ -95,7 +96,7 @@ type Config struct {
 	// MetricsApps bounds the series of rollcall_registry_app_instances.
 	MetricsApps int `key:"metrics.apps" default:"500" min:"1" help:"for how many of the largest applications /metrics shows instances by status; the others are added up under an empty name"`
 	// Limits bounds the cost of a request.
-	Limits Limits `reload:"yes"`
+	Limits web.Limits `reload:"yes"`
 	// RateLimit limits fetches of the registry. The zero value limits nothing.
 	RateLimit RateLimit `reload:"yes"`
 	// ReadOnlyCache answers reads of lists without a consistency parameter with responses up to 30 s old, as
@@ -105,27 +106,21 @@ type Config struct {
 
 // Types of the configuration that every API's routes need.
 type (
-	Cluster     = web.Cluster
-	Limits      = web.Limits
-	EurekaReads = web.EurekaReads
+	Cluster = web.Cluster
 	// Acts decides whether pages may act when callers need no name.
 	Acts = dashboard.Acts
 	// AccessConfig says where roles and tokens come from, and how strict the node is.
 	AccessConfig = web.AccessConfig
 	// Coordination is kv.Service with the additions that Consul's API needs.
 	Coordination = consul.Coordination
-	Agents       = consul.Agents
-	// Members, Upgrade, Debug, Peers and PeerRefusal are what our own API needs.
+	// Members, Upgrade, Peers and PeerRefusal are what our own API needs.
 	Members     = own.Members
 	Upgrade     = own.Upgrade
-	Debug       = own.Debug
 	Peers       = own.Peers
 	PeerRefusal = own.PeerRefusal
-	// Snapshots, SavedSnapshot and RestoreOptions are about snapshots for people.
-	Snapshots      = own.Snapshots
+	// SavedSnapshot and RestoreOptions are about snapshots for people.
 	SavedSnapshot  = own.SavedSnapshot
 	RestoreOptions = own.RestoreOptions
-	LogLevel       = own.LogLevel
 )
 
 // The settings of consul.agents.
@@ -143,12 +138,8 @@ var (
 	ErrMembership    = own.ErrMembership
 )
 
-// The settings of reads.eureka.
-const (
-	ReadsLinearizable       = web.ReadsLinearizable
-	ReadsStaleWithoutQuorum = web.ReadsStaleWithoutQuorum
-	ReadsStale              = web.ReadsStale
-)
+// ReadsStale is a setting of reads.eureka.
+const ReadsStale = web.ReadsStale
 
 // DefaultBasePaths returns the base paths of Netflix's and Spring Cloud's servers.
 func DefaultBasePaths() []string { return []string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"} }
@@ -164,7 +155,11 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("http: BasePaths has %q; a base path starts with a slash, does not end in one and has no empty segment", base))
 		}
 	}
-	return errors.Join(append(errs, setting.Check(c), c.RateLimit.validate())...)
+	errs = append(errs, setting.Check(c))
+	if slices.Contains(c.RateLimit.Privileged, "") {
+		errs = append(errs, errors.New("http: RateLimit.Privileged has an empty name; it would be that of every client that sends none"))
+	}
+	return errors.Join(errs...)
 }
 
 // alone is the Cluster of a node that was given none.

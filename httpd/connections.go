@@ -85,13 +85,12 @@ func (c *Connections) State(conn net.Conn, state http.ConnState) {
 // firstRequest is how long a new connection has for its first request before it counts as idle.
 const firstRequest = 250 * time.Millisecond
 
-// extra returns how far connections may exceed the limit while none is idle: waiting readers, which may be as many as
-// the limit, must leave room for writes and probes.
-func (c *Connections) extra() int { return c.limit/100 + 8 }
-
 // admit makes room for a connection and counts it, or returns nil to refuse it.
 func (c *Connections) admit(conn net.Conn) *countedConn {
-	admitted := &countedConn{Conn: conn, of: c, from: addressOf(conn)}
+	admitted := &countedConn{Conn: conn, of: c}
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		admitted.from = web.NetworkOf(tcp.AddrPort().Addr()) // machines choose their addresses within it themselves
+	}
 	now := time.Now()
 	admitted.idle(now.Add(firstRequest))
 	c.mu.Lock()
@@ -127,7 +126,8 @@ func (c *Connections) room(from netip.Prefix, now int64) (victim *countedConn, o
 		return victim, victim != nil
 	case c.count >= c.limit:
 		victim = c.victim(now)
-		return victim, victim != nil || c.count < c.limit+c.extra()
+		// While none is idle, waiting readers, which may be as many as the limit, must leave room for writes and probes.
+		return victim, victim != nil || c.count < c.limit+c.limit/100+8
 	}
 	return nil, true
 }
@@ -174,16 +174,6 @@ func (c *Connections) removeLocked(conn *countedConn) {
 	if delete(conns, conn); len(conns) == 0 {
 		delete(c.from, conn.from)
 	}
-}
-
-// addressOf returns the address that a connection counts towards: the network, where machines choose their addresses
-// themselves.
-func addressOf(conn net.Conn) netip.Prefix {
-	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	return web.NetworkOf(tcp.AddrPort().Addr())
 }
 
 type countedListener struct {

@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -75,8 +76,13 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	h.dashboard = dashboard.New(h.node, dashboard.Config{
-		Peers: h.own.PeerStatus, Moved: h.eureka.Moved, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) }, Do: h.perform,
+		Peers: h.own.PeerStatus, Moved: h.eureka.Moved, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) },
 		Members: c.Members != nil, Acts: c.Acts, Loopback: c.Hosts != nil,
+		// An API call that a page makes for its reader passes every check of a request except that of the origin, which
+		// the page's own request has passed.
+		Do: func(w http.ResponseWriter, r *http.Request) {
+			h.serveRouted(w, r.WithContext(context.WithValue(r.Context(), ofPage{}, true)))
+		},
 	})
 	h.routes()
 	return h, nil
@@ -85,12 +91,6 @@ func New(c Config) (*Handler, error) {
 // Run keeps the dashboard's data up to date until ctx ends: without it the pages wait for the other nodes and have no
 // history.
 func (h *Handler) Run(ctx context.Context) error { return h.dashboard.Run(ctx) }
-
-// perform performs an API call that a page of the dashboard makes for its reader. It passes every check of a request
-// except that of the origin, which the page's own request has passed.
-func (h *Handler) perform(w http.ResponseWriter, r *http.Request) {
-	h.serveRouted(w, r.WithContext(context.WithValue(r.Context(), ofPage{}, true)))
-}
 
 // newRouter returns a router that redirects nothing: a redirected PUT would lose its body.
 func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncodedPath() }
@@ -101,29 +101,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	if err := h.sites.check(r); err != nil {
-		h.turnAway(w, r, err)
+		form := web.EurekaForm // responds in words: no client of a protocol gets here
+		if web.FormOfPath(r.URL.Path) == web.JSONForm {
+			form = web.JSONForm
+		}
+		start := time.Now()
+		a := h.node.NewResponse(w, r)
+		defer a.Release()
+		h.node.Fail(a, form, err)
+		h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 		return
 	}
 	if r.Method == http.MethodPut {
 		if app, id, ok := h.matchRenew(r.URL); ok {
-			h.serveRenew(w, r, app, id)
+			h.takeOver(w, r, h.beat(w, r, app, id, nil))
 			return
 		}
 	}
 	h.serveRouted(w, r)
-}
-
-// turnAway responds in words to a request that sites.check refused: no client of a protocol gets here.
-func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error) {
-	form := web.EurekaForm
-	if web.FormOfPath(r.URL.Path) == web.JSONForm {
-		form = web.JSONForm
-	}
-	start := time.Now()
-	a := h.node.NewResponse(w, r)
-	defer a.Release()
-	h.node.Fail(a, form, refused)
-	h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 }
 
 // Heartbeats are most of a node's work, so the common ones are recognized without the router. A path with anything
@@ -136,11 +131,6 @@ func (h *Handler) matchRenew(u *url.URL) (app, id string, ok bool) {
 		return "", "", false
 	}
 	return matchPlain(u.Path, h.appsPrefixes)
-}
-
-// serveRenew responds to a heartbeat that matchRenew recognized, and perhaps to those that follow on its connection.
-func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id string) {
-	h.takeOver(w, r, h.beat(w, r, app, id, nil))
 }
 
 // beat responds to one heartbeat and returns the status of the response. s belongs to a taken-over connection, or is
@@ -194,49 +184,29 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		h.node.Fail(a, web.ConsulForm, err)
 		return
 	}
+	router, routed := h.router, cut
 	if isVerbatim(cut.URL.EscapedPath()) {
-		h.serveVerbatim(a, cut)
-		return
-	}
-	routed, err := admit(cut)
-	if err == nil {
+		router, err = h.verbatim, admitVerbatim(cut)
+	} else if routed, err = admit(cut); err == nil {
 		err = h.limit(a, cut, routed)
 	}
 	if err != nil {
 		h.node.Fail(a, web.FormOfPath(cut.URL.Path), err)
 		return
 	}
-	h.router.ServeHTTP(a, routed)
-}
-
-// serveVerbatim responds to requests whose path is taken verbatim.
-func (h *Handler) serveVerbatim(a *web.Response, r *http.Request) {
-	if err := admitVerbatim(r); err != nil {
-		h.node.Fail(a, web.FormOfPath(r.URL.Path), err)
-		return
-	}
-	h.verbatim.ServeHTTP(a, r)
+	router.ServeHTTP(a, routed)
 }
 
 // limit refuses a fetch that the buckets have no token for. A request that is refused anyway takes no token. routed is
 // the request as the routes see it, r as it came.
 func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
 	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
-	if t == notLimited || !h.underBase(routed.URL.Path) || !h.node.IsKnown(r) || !h.limiter.refuses(t, r.Header) {
+	under := func(base string) bool { return strings.HasPrefix(routed.URL.Path, base+"/") }
+	if t == notLimited || !slices.ContainsFunc(h.config.BasePaths, under) || !h.node.IsKnown(r) || !h.limiter.refuses(t, r.Header) {
 		return nil
 	}
 	a.Route = fetches[t].route
 	return errRateLimited
-}
-
-// underBase reports whether a normalized path is one of Eureka's.
-func (h *Handler) underBase(path string) bool {
-	for _, base := range h.config.BasePaths {
-		if rest, ok := strings.CutPrefix(path, base); ok && strings.HasPrefix(rest, "/") {
-			return true
-		}
-	}
-	return false
 }
 
 // recovered ends a handler that panicked, with a 500 without a text and a line in the log.
@@ -260,10 +230,10 @@ func (h *Handler) AuthMode() access.Mode { return h.node.AccessMode() }
 
 // SetLimits replaces the limits of requests, instances and watches while the handler is running. They apply from now
 // on.
-func (h *Handler) SetLimits(l Limits) { h.node.SetLimits(l) }
+func (h *Handler) SetLimits(l web.Limits) { h.node.SetLimits(l) }
 
-// Limits returns the current limits, and Used the number of watches and the bytes that the requests under way take.
-func (h *Handler) Limits() Limits { return *h.node.Limits() }
+// Limits returns the current limits.
+func (h *Handler) Limits() web.Limits { return *h.node.Limits() }
 
 // Used returns the number of watches and the bytes that the requests under way take.
 func (h *Handler) Used() (watchers, inFlightBytes int64) { return h.node.Used() }

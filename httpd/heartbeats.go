@@ -110,9 +110,15 @@ func (h *Handler) EndWatches() { h.node.Watches.EndAll() }
 
 // Close cuts off taken-over connections, which http.Server.Close does not know.
 func (h *Handler) Close() {
-	if b := h.heartbeats.Load(); b != nil {
-		b.stop()
-		b.closeAll()
+	b := h.heartbeats.Load()
+	if b == nil {
+		return
+	}
+	b.stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.conns {
+		c.conn.Close()
 	}
 }
 
@@ -128,14 +134,6 @@ func (b *heartbeats) stop() {
 		if c.idle.Load() {
 			_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the connection; a closed one needs no waking
 		}
-	}
-}
-
-func (b *heartbeats) closeAll() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for c := range b.conns {
-		c.conn.Close()
 	}
 }
 
@@ -279,7 +277,8 @@ func (c *beatConn) heartbeat() bool {
 	}
 	c.identify(&beat.beatFields)
 	c.r.URL.Path, c.r.URL.RawQuery, c.r.RequestURI = beat.path, beat.query, beat.target
-	c.w.reset()
+	clear(c.w.header)
+	c.w.status, c.w.body = 0, c.w.body[:0]
 	if c.last = c.h.node.IsLast(c.r) || c.b.closing.Load(); c.last {
 		c.w.header.Set("Connection", "close")
 	}
@@ -335,12 +334,8 @@ func (c *beatConn) wait() bool {
 			return false
 		}
 	}
-	return c.lastLook()
-}
-
-// lastLook lets shutdown serve a heartbeat that is already on its way on an idle connection. A connection that times
-// out at that moment ends here, too.
-func (c *beatConn) lastLook() bool {
+	// Shutdown serves a heartbeat that is already on its way on an idle connection. A connection that times out at this
+	// moment ends here, too.
 	if err := c.conn.SetReadDeadline(time.Now().Add(beatLastLook)); err != nil {
 		return false
 	}

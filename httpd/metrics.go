@@ -22,15 +22,11 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	panics    prometheus.Counter
-	renew     renewMetrics
+
+	renewDuration prometheus.Observer
+	renewRequests map[int]prometheus.Counter // by status
 
 	rateLimited, wouldLimit *prometheus.CounterVec // by target
-}
-
-// renewMetrics are the resolved counters of the most frequent request.
-type renewMetrics struct {
-	duration prometheus.Observer
-	requests map[int]prometheus.Counter // by status
 }
 
 func newMetrics(reg prometheus.Registerer, service registry.Service, apps int) *metrics {
@@ -45,31 +41,24 @@ func newMetrics(reg prometheus.Registerer, service registry.Service, apps int) *
 			"Fetches refused by the rate limiter, by target (upstream: numOfRateLimitedRequests).", "target"),
 		wouldLimit: web.NewCounters(reg, "rollcall_http_rate_would_limit_total",
 			"Fetches that the rate limiter would have refused if it were enabled, by target (upstream: numOfRateLimitedRequestCandidates).", "target"),
+		renewRequests: map[int]prometheus.Counter{},
 	}
 	reg.MustRegister(m.durations, instanceGauge{service}, &appGauge{service: service, most: apps})
-	m.renew = m.resolveRenew()
-	return m
-}
-
-func (m *metrics) resolveRenew() renewMetrics {
-	resolved := renewMetrics{
-		duration: m.durations.WithLabelValues(renewRoute, http.MethodPut),
-		requests: map[int]prometheus.Counter{},
-	}
+	m.renewDuration = m.durations.WithLabelValues(renewRoute, http.MethodPut)
 	for _, status := range []int{200, 400, 404, 409, 413, 414, 500, 503, 504} {
-		resolved.requests[status] = m.requests.WithLabelValues(renewRoute, http.MethodPut, strconv.Itoa(status))
+		m.renewRequests[status] = m.requests.WithLabelValues(renewRoute, http.MethodPut, strconv.Itoa(status))
 	}
-	return resolved
+	return m
 }
 
 // countRenewResponse counts a response on the renew path.
 func (m *metrics) countRenewResponse(status int, took time.Duration) {
-	counter, ok := m.renew.requests[status]
+	counter, ok := m.renewRequests[status]
 	if !ok {
 		counter = m.requests.WithLabelValues(renewRoute, http.MethodPut, strconv.Itoa(status))
 	}
 	counter.Inc()
-	m.renew.duration.Observe(took.Seconds())
+	m.renewDuration.Observe(took.Seconds())
 }
 
 // countResponse counts a response on any other route.
@@ -90,7 +79,12 @@ func (m *metrics) writes() (all dashboard.Times) {
 	}()
 	for one := range series {
 		var read dto.Metric
-		if one.Write(&read) == nil && !reads(&read) {
+		if one.Write(&read) != nil {
+			continue
+		}
+		switch label(&read, "method") {
+		case "", http.MethodGet, http.MethodHead:
+		default:
 			addTimes(&all, read.GetHistogram())
 		}
 	}
@@ -115,12 +109,6 @@ func upkeep(metrics prometheus.Gatherer) (u dashboard.Upkeep) {
 		}
 	}
 	return u
-}
-
-// reads reports whether a series is about calls that change nothing.
-func reads(series *dto.Metric) bool {
-	method := label(series, "method")
-	return method == "" || method == http.MethodGet || method == http.MethodHead
 }
 
 // label returns the value of a series' label, or "" if the series lacks it.

@@ -35,11 +35,6 @@ func (w *bareWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *bareWriter) reset() {
-	clear(w.header)
-	w.status, w.body = 0, w.body[:0]
-}
-
 // appendTo writes the response as HTTP/1.1. If the handler wrote nothing, the status is 200.
 func (w *bareWriter) appendTo(dst []byte) []byte {
 	status := w.status

@@ -1,7 +1,6 @@
 package httpd
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -23,15 +22,6 @@ type RateLimit struct {
 	FullFetchRate    int64    `key:"rate-limiter.full-fetch-average-rate" default:"100" min:"0" help:"full fetches a second in the long run (rateLimiter.fullFetchAverageRate); 0: no limit"`
 	ThrottleStandard bool     `key:"rate-limiter.throttle-standard-clients" help:"exempt no client, not even those listed (rateLimiter.throttleStandardClients)"`
 	Privileged       []string `key:"rate-limiter.privileged-clients" help:"values of DiscoveryIdentity-Name that are exempt, besides DefaultClient and DefaultServer (rateLimiter.privilegedClients)"`
-}
-
-func (l RateLimit) validate() error {
-	for _, name := range l.Privileged {
-		if name == "" {
-			return errors.New("http: RateLimit.Privileged has an empty name; it would be that of every client that sends none")
-		}
-	}
-	return nil
 }
 
 // target is a kind of fetch that the limiter distinguishes.
@@ -134,7 +124,8 @@ func singleSlashes(path string) string {
 // refuses takes the tokens for a fetch, and counts the fetch if there are too few.
 func (l *limiter) refuses(t target, header http.Header) bool {
 	rules := l.rules.Load()
-	if rules.passes(header) || l.acquire(t, rules) {
+	names := header["Discoveryidentity-Name"] // of several, the first one counts
+	if len(names) > 0 && rules.privileged[names[0]] || l.acquire(t, rules) {
 		return false
 	}
 	if rules.Enabled {
@@ -152,10 +143,4 @@ func (l *limiter) acquire(t target, rules *limitRules) bool {
 		return false
 	}
 	return l.all.Acquire(rules.BurstSize, rules.FetchRate)
-}
-
-// passes reports whether the client is privileged; of several names the first one counts.
-func (r *limitRules) passes(header http.Header) bool {
-	names := header["Discoveryidentity-Name"]
-	return len(names) > 0 && r.privileged[names[0]]
 }

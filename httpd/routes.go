@@ -102,8 +102,12 @@ func (h *Handler) routeVerbatim() {
 	})
 	for _, rt := range append(routes, h.own.FenceRoute()) {
 		route := h.verbatim.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(slices.Clone(rt.Methods)...)
-		if longer := longerPaths(rt.Path, routes); len(longer) > 0 {
-			route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool { return !takenBy(longer, r.URL.Path) })
+		if longer := longerPaths(rt.Path, routes); len(longer) > 0 { // which own a path for all methods
+			route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
+				return !slices.ContainsFunc(longer, func(other string) bool {
+					return r.URL.Path == other || strings.HasSuffix(other, "/") && strings.HasPrefix(r.URL.Path, other)
+				})
+			})
 		}
 	}
 }
@@ -118,13 +122,6 @@ func longerPaths(path string, routes []web.Route[*web.Call]) (longer []string) {
 		}
 	}
 	return longer
-}
-
-// takenBy reports whether a path belongs to one of the longer paths, which own it for all methods.
-func takenBy(longer []string, path string) bool {
-	return slices.ContainsFunc(longer, func(other string) bool {
-		return path == other || strings.HasSuffix(other, "/") && strings.HasPrefix(path, other)
-	})
 }
 
 // unroutedVerbatim responds to requests of the verbatim paths that match no route.

@@ -115,7 +115,11 @@ func AppendDelta(dst []byte, f Format, d registry.Delta) []byte {
 // AppendVIP appends the response to a query by VIP address; its hash covers only the listed leases. leases is ranged
 // over twice.
 func AppendVIP(dst []byte, f Format, leases iter.Seq[*registry.Lease]) []byte {
-	return AppendApplications(dst, f, VIPVersion, hashCode(leases), leases)
+	var counts registry.Counts
+	for l := range leases {
+		counts[l.Instance.Status]++
+	}
+	return AppendApplications(dst, f, vipVersion, counts.HashCode(), leases)
 }
 
 // AppendApplication appends the document of one application.
@@ -137,15 +141,6 @@ func AppendApplication(dst []byte, f Format, name string, leases iter.Seq[*regis
 		dst = append(dst, '}')
 	}
 	return dst
-}
-
-// hashCode returns the apps__hashcode of some leases.
-func hashCode(leases iter.Seq[*registry.Lease]) string {
-	var counts registry.Counts
-	for l := range leases {
-		counts[l.Instance.Status]++
-	}
-	return counts.HashCode()
 }
 
 // AppendInstance appends an instance as it appears in an application's list: a bare JSON object, or an <instance>

@@ -12,7 +12,7 @@ type ItemAction uint8
 
 // The actions of the protocol.
 const (
-	NoAction ItemAction = iota // not given
+	noAction ItemAction = iota // not given
 	Register
 	Heartbeat
 	Cancel
@@ -20,10 +20,10 @@ const (
 	DeleteStatusOverride
 )
 
-var itemActionNames = [...]string{NoAction: "", Register: "Register", Heartbeat: "Heartbeat", Cancel: "Cancel",
+var itemActionNames = [...]string{noAction: "", Register: "Register", Heartbeat: "Heartbeat", Cancel: "Cancel",
 	StatusUpdate: "StatusUpdate", DeleteStatusOverride: "DeleteStatusOverride"}
 
-// String returns the word used on the wire, "" for NoAction.
+// String returns the word used on the wire, "" for noAction.
 func (a ItemAction) String() string {
 	if int(a) < len(itemActionNames) {
 		return itemActionNames[a]
@@ -38,7 +38,7 @@ func parseItemAction(text []byte) (ItemAction, error) {
 			return ItemAction(a), nil
 		}
 	}
-	return NoAction, unparsable("action %q: it must be one of %q", clip(text), itemActionNames[1:])
+	return noAction, unparsable("action %q: it must be one of %q", clip(text), itemActionNames[1:])
 }
 
 // Item is one element of a replication batch (upstream: ReplicationInstance).
@@ -63,35 +63,31 @@ func AppendBatch(dst []byte, items []Item) []byte {
 		if n > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendItem(dst, &items[n])
+		item := &items[n]
+		dst = AppendQuoted(append(dst, `{"appName":`...), item.App)
+		dst = AppendQuoted(append(dst, `,"id":`...), item.ID)
+		if item.LastDirty != 0 {
+			dst = appendNumber(dst, `,"lastDirtyTimestamp":`, item.LastDirty)
+		}
+		if item.Overridden != registry.Unknown {
+			dst = appendMember(dst, `,"overriddenStatus":`, item.Overridden.String())
+		}
+		if item.HasStatus {
+			dst = appendMember(dst, `,"status":`, item.Status.String())
+		}
+		if item.Lease != nil {
+			dst = appendInstanceObject(append(dst, `,"instanceInfo":`...), Format{}, item.Lease, item.Lease.RenewedAt, false)
+		}
+		dst = append(appendMember(dst, `,"action":`, item.Action.String()), '}')
 	}
 	return append(dst, "]}"...)
-}
-
-func appendItem(dst []byte, item *Item) []byte {
-	dst = AppendQuoted(append(dst, `{"appName":`...), item.App)
-	dst = AppendQuoted(append(dst, `,"id":`...), item.ID)
-	if item.LastDirty != 0 {
-		dst = appendNumber(dst, `,"lastDirtyTimestamp":`, item.LastDirty)
-	}
-	if item.Overridden != registry.Unknown {
-		dst = appendMember(dst, `,"overriddenStatus":`, item.Overridden.String())
-	}
-	if item.HasStatus {
-		dst = appendMember(dst, `,"status":`, item.Status.String())
-	}
-	if item.Lease != nil {
-		dst = appendInstanceObject(append(dst, `,"instanceInfo":`...), Format{}, item.Lease, item.Lease.RenewedAt, false)
-	}
-	dst = appendMember(dst, `,"action":`, item.Action.String())
-	return append(dst, '}')
 }
 
 // Refusal returns the statusCode for an item that cannot be applied: 400 for an invalid instance or name, 500 (as
 // upstream) for an item that lacks what its action needs. It returns 0 for an item that can be applied.
 func (i *Item) Refusal() int {
 	switch {
-	case i.Action == NoAction,
+	case i.Action == noAction,
 		i.Action == Register && i.Lease == nil && i.Invalid == nil,
 		i.Action == StatusUpdate && !i.HasStatus,
 		i.Action == DeleteStatusOverride && i.LastDirty == 0:
@@ -125,11 +121,11 @@ func AppendBatchResponse(dst []byte, results []ItemResult) []byte {
 	return append(dst, "]}"...)
 }
 
-// MaxBatchItems is how many items a replication batch may have. Upstream's servers send 250.
-const MaxBatchItems = 1000
+// maxBatchItems is how many items a replication batch may have. Upstream's servers send 250.
+const maxBatchItems = 1000
 
-// ErrTooManyItems says that a replication batch has more than MaxBatchItems.
-var ErrTooManyItems = fmt.Errorf("the batch has more than %d items; send them in several", MaxBatchItems)
+// ErrTooManyItems says that a replication batch has more than maxBatchItems.
+var ErrTooManyItems = fmt.Errorf("the batch has more than %d items; send them in several", maxBatchItems)
 
 // DecodeBatch reads the body of a replication request, as strictly as upstream: one unknown key or action refuses the
 // whole batch with ErrUnparsable, and too many items with ErrTooManyItems, before they are in memory. An instance that
@@ -144,7 +140,7 @@ func DecodeBatch(body []byte) ([]Item, error) {
 		}
 		found = true
 		for e := s.array(); e.next(); {
-			if len(items) == MaxBatchItems {
+			if len(items) == maxBatchItems {
 				return nil, ErrTooManyItems
 			}
 			items = append(items, s.item())
@@ -173,7 +169,9 @@ func (s *scanner) item() Item {
 	if s.err != nil {
 		return item
 	}
-	item.Invalid = item.checkNames()
+	if item.Invalid = CheckApp(item.App); item.Invalid == nil {
+		item.Invalid = CheckID(item.ID)
+	}
 	if item.Invalid == nil && item.Action == Register && instance != nil {
 		item.Lease, item.Invalid = readReplicated(instance, item.App)
 	}
@@ -202,13 +200,6 @@ func (i *Item) set(name, text []byte, given bool) (err error) {
 		return unparsable("%s: %w", name, err)
 	}
 	return nil
-}
-
-func (i *Item) checkNames() error {
-	if err := CheckApp(i.App); err != nil {
-		return err
-	}
-	return CheckID(i.ID)
 }
 
 // readReplicated reads an item's bare instance, or returns nil without one.

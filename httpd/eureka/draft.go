@@ -3,8 +3,8 @@ package eureka
 import (
 	"bytes"
 	"errors"
-	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,15 +37,6 @@ func (d *draft) finish() *registry.Lease {
 	return &l
 }
 
-// isStructure reports whether an instance has a field of this name that is more than a scalar.
-func isStructure(name []byte) bool {
-	switch string(name) {
-	case "dataCenterInfo", "leaseInfo", "metadata":
-		return true
-	}
-	return portNamed(name) != nil
-}
-
 // port is a port of an instance and its name in documents.
 type port struct {
 	name string
@@ -56,17 +47,6 @@ type port struct {
 var ports = [...]port{
 	{"port", func(i *registry.Instance) *registry.Port { return &i.Port }},
 	{"securePort", func(i *registry.Instance) *registry.Port { return &i.SecurePort }},
-}
-
-// portsOf yields every port that an instance's documents have, with its name.
-func portsOf(i *registry.Instance) iter.Seq2[string, registry.Port] {
-	return func(yield func(string, registry.Port) bool) {
-		for n := range ports {
-			if !yield(ports[n].name, *ports[n].of(i)) {
-				return
-			}
-		}
-	}
 }
 
 // portNamed returns the port with a name, or nil.
@@ -317,9 +297,9 @@ func clip(text []byte) string { return order.CutText(string(text), 64) }
 
 // Bounds of a registration's contents.
 const (
-	MaxName         = order.MaxName // bytes of an application's name, and of an instance's id
-	MaxMetadata     = 256           // entries of a metadata map
-	MaxMetadataSize = 64 << 10      // total bytes of its keys and values
+	MaxName         = order.Max // bytes of an application's name, and of an instance's id
+	maxMetadata     = 256        // entries of a metadata map
+	maxMetadataSize = 64 << 10   // total bytes of its keys and values
 )
 
 // CheckApp returns what is wrong with an application's name (a *ValidationError), or nil.
@@ -360,25 +340,14 @@ func (d *draft) register(app string) (*registry.Instance, error) {
 	case i.DataCenter.Name == "":
 		return nil, invalid("Missing dataCenterInfo Name")
 	}
-	nameAmazonInstance(i)
+	named := func(p registry.Pair) bool { return p.Key == "instance-id" }
+	if dc := &i.DataCenter; dc.Name == registry.Amazon && !slices.ContainsFunc(dc.Metadata, named) {
+		dc.Metadata = append(dc.Metadata, registry.Pair{Key: "instance-id", Value: i.ID()})
+	}
 	if err := checkBounds(i); err != nil {
 		return nil, err
 	}
 	return i, nil
-}
-
-// nameAmazonInstance gives an Amazon data center without instance-id the instance's id.
-func nameAmazonInstance(i *registry.Instance) {
-	const key = "instance-id"
-	if i.DataCenter.Name != registry.Amazon {
-		return
-	}
-	for _, p := range i.DataCenter.Metadata {
-		if p.Key == key {
-			return
-		}
-	}
-	i.DataCenter.Metadata = append(i.DataCenter.Metadata, registry.Pair{Key: key, Value: i.ID()})
 }
 
 func checkBounds(i *registry.Instance) error {
@@ -400,8 +369,8 @@ func CheckMetadata(pairs []registry.Pair) error {
 	for _, p := range pairs {
 		size += len(p.Key) + len(p.Value)
 	}
-	if len(pairs) > MaxMetadata || size > MaxMetadataSize {
-		return invalid("Invalid metadata, it must be at most %d entries of %d bytes together", MaxMetadata, MaxMetadataSize)
+	if len(pairs) > maxMetadata || size > maxMetadataSize {
+		return invalid("Invalid metadata, it must be at most %d entries of %d bytes together", maxMetadata, maxMetadataSize)
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ type Format struct {
 const (
 	// FullVersion is the version of a full fetch. With -1 Netflix's client would never ask for a delta.
 	FullVersion = "1"
-	// VIPVersion is the version of the response to a query by VIP address.
-	VIPVersion = "-1"
+	// vipVersion is the version of the response to a query by VIP address.
+	vipVersion = "-1"
 )
 
 // Class names in upstream's documents; upstream's readers require them.

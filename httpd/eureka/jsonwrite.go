@@ -148,19 +148,13 @@ func appendInstanceID(dst []byte, i *registry.Instance) []byte {
 // appendPorts appends all ports: fargo fails if one is missing or if the flag is not a string, and eureka-js if the
 // number is not a number.
 func appendPorts(dst []byte, i *registry.Instance) []byte {
-	for name, p := range portsOf(i) {
-		dst = append(append(append(dst, `,"`...), name...), `":`...)
-		dst = appendPort(dst, p)
+	for n := range ports {
+		p := ports[n].of(i)
+		dst = append(append(append(dst, `,"`...), ports[n].name...), `":{"$":`...)
+		dst = append(strconv.AppendInt(dst, int64(p.Given()), 10), `,"@enabled":"`...)
+		dst = append(strconv.AppendBool(dst, p.Enabled), `"}`...)
 	}
 	return dst
-}
-
-func appendPort(dst []byte, p registry.Port) []byte {
-	dst = strconv.AppendInt(append(dst, `{"$":`...), int64(p.Given()), 10)
-	if p.Enabled {
-		return append(dst, `,"@enabled":"true"}`...)
-	}
-	return append(dst, `,"@enabled":"false"}`...)
 }
 
 // appendDataCenter appends dataCenterInfo. Amazon's must have metadata, even if empty, and the other kinds must not:

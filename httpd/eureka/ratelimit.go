@@ -60,7 +60,7 @@ func (b *Bucket) AcquireAt(burst int, rate, now int64) bool {
 		if old != nil && next == *old {
 			return false
 		}
-		if b.replace(old, next) {
+		if b.level.CompareAndSwap(old, &next) {
 			return admitted
 		}
 	}
@@ -83,8 +83,6 @@ func (b *Bucket) WaitAt(burst int, rate, now int64) time.Duration {
 }
 
 func (b *Bucket) now() int64 { return time.Since(b.since).Milliseconds() }
-
-func (b *Bucket) replace(old *level, next level) bool { return b.level.CompareAndSwap(old, &next) }
 
 // refill returns the level at now: the whole tokens earned since the last refill have come back. The first call finds
 // the bucket full. A smaller burst takes effect at the next refill.

@@ -16,8 +16,13 @@ func DecodeRegistration(body []byte, f Format, app string) (*registry.Instance, 
 	if err != nil {
 		return nil, err
 	}
-	if !f.XML {
-		setIDFromMetadata(d.instance)
+	// Older Spring clients keep the id in their metadata, prefixed by the host's name (Spring Cloud: CloudJacksonJson,
+	// which does so in JSON only).
+	i := d.instance
+	if id := i.Meta("instanceId"); !f.XML && i.InstanceID == "" && strings.TrimSpace(id) != "" {
+		if i.InstanceID = id; !strings.HasPrefix(id, i.HostName) {
+			i.InstanceID = i.HostName + ":" + id
+		}
 	}
 	return d.register(strings.ToUpper(app))
 }
@@ -32,24 +37,12 @@ func DecodeInstance(body []byte, f Format) (*registry.Lease, error) {
 	return d.finish(), nil
 }
 
-func readInstance(body []byte, f Format) (*draft, error) {
+func readInstance(body []byte, f Format) (d *draft, err error) {
 	if f.XML {
 		return readXMLDocument(body)
 	}
-	return readDocument(body)
-}
-
-// setIDFromMetadata sets the id that older Spring clients keep in their metadata, prefixed by the host's name (Spring
-// Cloud: CloudJacksonJson, which does so in JSON only).
-func setIDFromMetadata(i *registry.Instance) {
-	id := i.Meta("instanceId")
-	if i.InstanceID != "" || strings.TrimSpace(id) == "" {
-		return
-	}
-	if !strings.HasPrefix(id, i.HostName) {
-		id = i.HostName + ":" + id
-	}
-	i.InstanceID = id
+	err = decodeMember(body, "instance", func(s *scanner) { d = s.instance() })
+	return d, err
 }
 
 // Applications is a server's response to a fetch of the registry, of a delta or of a VIP.
@@ -63,7 +56,22 @@ type Applications struct {
 // bare element and leave out an empty one; both are understood. The error is ErrUnparsable.
 func DecodeApplications(body []byte) (*Applications, error) {
 	var apps Applications
-	err := decodeMember(body, "applications", func(s *scanner) { s.applications(&apps) })
+	err := decodeMember(body, "applications", func(s *scanner) {
+		for m := s.object(); m.next(); {
+			switch string(m.key) {
+			case "versions__delta":
+				text, _ := s.scalar()
+				apps.Version = string(text)
+			case "apps__hashcode":
+				text, _ := s.scalar()
+				apps.HashCode = string(text)
+			case "application":
+				s.each(func() { s.application(&apps) })
+			default:
+				s.skip()
+			}
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -161,23 +169,6 @@ func (o *outline) read(s *scanner) {
 	}
 	if s.err == nil {
 		o.do(id, value)
-	}
-}
-
-func (s *scanner) applications(apps *Applications) {
-	for m := s.object(); m.next(); {
-		switch string(m.key) {
-		case "versions__delta":
-			text, _ := s.scalar()
-			apps.Version = string(text)
-		case "apps__hashcode":
-			text, _ := s.scalar()
-			apps.HashCode = string(text)
-		case "application":
-			s.each(func() { s.application(apps) })
-		default:
-			s.skip()
-		}
 	}
 }
 

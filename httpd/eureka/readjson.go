@@ -2,20 +2,6 @@ package eureka
 
 import "github.com/seed-20419f34/rollcall/fsm/registry"
 
-// readDocument reads a JSON document of one instance, {"instance":{...}}.
-func readDocument(body []byte) (*draft, error) {
-	s := newScanner(body)
-	var d *draft
-	s.member("instance", func() { d = s.instance() })
-	if err := s.expectEnd(); err != nil {
-		return nil, err
-	}
-	if d == nil {
-		return nil, unparsable(`JSON lacks the root key "instance"`)
-	}
-	return d, nil
-}
-
 // instance reads a bare instance. The draft is only usable if the scanner has no error.
 func (s *scanner) instance() *draft {
 	d := newDraft()

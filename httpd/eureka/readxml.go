@@ -285,7 +285,9 @@ func readXMLDocument(body []byte) (*draft, error) {
 	seen := names{}
 	err := r.document("instance", func(e xml.StartElement) error {
 		name := elementName(e)
-		if !isStructure([]byte(name)) && !d.isScalar([]byte(name)) {
+		switch {
+		case name == "dataCenterInfo", name == "leaseInfo", name == "metadata":
+		case portNamed([]byte(name)) == nil && !d.isScalar([]byte(name)):
 			return r.skip()
 		}
 		if err := seen.add(name); err != nil {
@@ -345,7 +347,11 @@ func (r *xmlReader) dataCenter(d *draft) error {
 	err := r.children(func(e xml.StartElement) (err error) {
 		switch child := elementName(e); {
 		case child == "name":
-			name, err = r.dataCenterName()
+			var text []byte
+			text, err = r.text()
+			if name = string(text); strings.EqualFold(name, registry.Amazon) {
+				name = registry.Amazon // XML, unlike JSON, has always accepted it in any case
+			}
 		case child == "metadata" && (name == "" || name == registry.Amazon):
 			metadata, err = r.pairs()
 		default:
@@ -360,15 +366,6 @@ func (r *xmlReader) dataCenter(d *draft) error {
 		return err
 	}
 	return d.setDataCenter(name, metadata)
-}
-
-// dataCenterName reads a name; XML, unlike JSON, has always accepted Amazon's in any case.
-func (r *xmlReader) dataCenterName() (string, error) {
-	text, err := r.text()
-	if strings.EqualFold(string(text), registry.Amazon) {
-		return registry.Amazon, err
-	}
-	return string(text), err
 }
 
 func (r *xmlReader) lease(d *draft) error {

@@ -18,32 +18,25 @@ type StatusInfo struct {
 	Healthy             *bool           // nil unless a minimum of available peers is configured
 }
 
-func (s *StatusInfo) applicationStats() []registry.Pair {
-	return []registry.Pair{
+// AppendStatusInfo appends the status document.
+func AppendStatusInfo(dst []byte, f Format, s *StatusInfo) []byte {
+	ofApplication := []registry.Pair{
 		{Key: "registered-replicas", Value: s.RegisteredReplicas},
 		{Key: "available-replicas", Value: s.AvailableReplicas},
 		{Key: "unavailable-replicas", Value: s.UnavailableReplicas},
 	}
-}
-
-// AppendStatusInfo appends the status document.
-func AppendStatusInfo(dst []byte, f Format, s *StatusInfo) []byte {
-	if f.XML {
-		return appendStatusElement(dst, f, s)
+	if !f.XML {
+		dst = appendPairs(append(dst, `{"generalStats":`...), slices.Values(s.General))
+		dst = appendPairs(append(dst, `,"applicationStats":`...), slices.Values(ofApplication))
+		dst = appendInstanceObject(append(dst, `,"instanceInfo":`...), Format{}, s.Instance, s.Instance.RenewedAt, true)
+		if s.Healthy != nil {
+			dst = append(append(dst, `,"healthy":`...), strconv.FormatBool(*s.Healthy)...)
+		}
+		return append(dst, '}')
 	}
-	dst = appendPairs(append(dst, `{"generalStats":`...), slices.Values(s.General))
-	dst = appendPairs(append(dst, `,"applicationStats":`...), slices.Values(s.applicationStats()))
-	dst = appendInstanceObject(append(dst, `,"instanceInfo":`...), Format{}, s.Instance, s.Instance.RenewedAt, true)
-	if s.Healthy != nil {
-		dst = append(append(dst, `,"healthy":`...), strconv.FormatBool(*s.Healthy)...)
-	}
-	return append(dst, '}')
-}
-
-func appendStatusElement(dst []byte, f Format, s *StatusInfo) []byte {
 	dst = appendOpen(dst, statusInfoClass)
 	dst = appendStats(dst, "generalStats", s.General)
-	dst = appendStats(dst, "applicationStats", s.applicationStats())
+	dst = appendStats(dst, "applicationStats", ofApplication)
 	dst = appendInstanceElement(dst, Format{XML: true, V1: f.V1}, "instanceInfo", s.Instance, s.Instance.RenewedAt, true)
 	if s.Healthy != nil {
 		dst = appendElement(dst, "isHeathly", strconv.FormatBool(*s.Healthy)) // upstream's spelling

@@ -150,17 +150,13 @@ func (f Format) statusWord(s registry.Status) string {
 }
 
 func appendPortElements(dst []byte, i *registry.Instance) []byte {
-	for name, p := range portsOf(i) {
-		dst = appendPortElement(dst, name, p)
+	for n := range ports {
+		p, name := ports[n].of(i), ports[n].name
+		dst = append(append(append(dst, '<'), name...), ` enabled="`...)
+		dst = append(strconv.AppendBool(dst, p.Enabled), `">`...)
+		dst = appendClose(strconv.AppendInt(dst, int64(p.Given()), 10), name)
 	}
 	return dst
-}
-
-func appendPortElement(dst []byte, name string, p registry.Port) []byte {
-	dst = append(append(dst, '<'), name...)
-	dst = append(append(append(dst, ` enabled="`...), strconv.FormatBool(p.Enabled)...), `">`...)
-	dst = strconv.AppendInt(dst, int64(p.Given()), 10)
-	return appendClose(dst, name)
 }
 
 // appendDataCenterElement puts the name before the metadata: upstream's reader needs it there.

@@ -50,14 +50,17 @@ func New(n *web.Node, c Config) *Eureka {
 	if c.Refused == nil {
 		c.Refused = func(registry.Key, string, string, string) {}
 	}
-	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}, moves: newMoves(n.World, n.Log, n.Metrics)}
+	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
 	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
 	e.contradictions = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_http_contradicting_heartbeats_total", Help: "Heartbeats whose status contradicts the registration with the same timestamp.",
 	})
-	n.Metrics.MustRegister(e.contradictions)
+	e.moves = &moves{world: n.World, log: n.Log, of: map[registry.Key]move{}, total: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rollcall_http_moved_registrations_total", Help: "Registrations from another address than that of the instance's live lease.",
+	})}
+	n.Metrics.MustRegister(e.contradictions, e.moves.total)
 	if c.ReadOnlyCache {
-		e.readOnly = newReadOnly(n.World, n.Service, e.documents.count)
+		e.readOnly = &readOnly{world: n.World, began: time.Now(), service: n.Service, built: e.documents.count, responses: map[responseKey]*cachedResponse{}}
 	}
 	n.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents."}, e.keptBytes))
 	return e

@@ -49,11 +49,6 @@ func endsChunk(l *registry.Lease) bool {
 	return h%meanChunk == 0
 }
 
-// is reports whether the chunk holds exactly these leases, in the same state.
-func (c *chunk) is(leases []*registry.Lease, lead lead) bool {
-	return c.lead == lead && slices.Equal(c.leases, leases)
-}
-
 // chunker encodes chunks of one representation. It reuses its buffers.
 type chunker struct {
 	format     eureka.Format
@@ -71,7 +66,15 @@ func (c *chunker) encode(leases []*registry.Lease, begin lead) *chunk {
 		if i > 0 {
 			next = leadOf(leases[i-1], l)
 		}
-		c.text = appendLead(c.text, c.format, next, l.Instance.App)
+		switch next {
+		case leadNewApp:
+			c.text = eureka.AppendSeparator(eureka.AppendApplicationTail(c.text, c.format), c.format)
+			fallthrough
+		case leadFirst:
+			c.text = eureka.AppendApplicationHead(c.text, c.format, l.Instance.App)
+		case leadSameApp:
+			c.text = eureka.AppendSeparator(c.text, c.format)
+		}
 		c.text = eureka.AppendInstance(c.text, c.format, l, l.RenewedAt)
 	}
 	made := c.finish(c.text)
@@ -79,18 +82,14 @@ func (c *chunker) encode(leases []*registry.Lease, begin lead) *chunk {
 	return made
 }
 
-// finish makes a chunk from a text without leases.
+// finish makes a chunk from a text without leases. It compresses the text without reference to any other, up to a byte
+// boundary. Writing to memory does not fail.
 func (c *chunker) finish(text []byte) *chunk {
-	data := text
-	if c.compressed {
-		data = c.deflate(text)
+	made := &chunk{sum: sumOf(text)}
+	if !c.compressed {
+		made.data = bytes.Clone(text)
+		return made
 	}
-	return &chunk{data: bytes.Clone(data), sum: sumOf(text)}
-}
-
-// deflate compresses a text without reference to any other, up to a byte boundary. Writing to memory
-// does not fail.
-func (c *chunker) deflate(text []byte) []byte {
 	c.deflated.Reset()
 	if c.deflater == nil {
 		c.deflater, _ = flate.NewWriter(&c.deflated, flate.BestSpeed) // cannot fail: the level is valid
@@ -99,7 +98,8 @@ func (c *chunker) deflate(text []byte) []byte {
 	}
 	_, _ = c.deflater.Write(text)
 	_ = c.deflater.Flush()
-	return c.deflated.Bytes()
+	made.data = bytes.Clone(c.deflated.Bytes())
+	return made
 }
 
 // leadOf returns what stands between two neighbours; before is nil for the very first lease.
@@ -113,16 +113,6 @@ func leadOf(before, l *registry.Lease) lead {
 	return leadSameApp
 }
 
-func appendLead(dst []byte, f eureka.Format, lead lead, app string) []byte {
-	switch lead {
-	case leadSameApp:
-		return eureka.AppendSeparator(dst, f)
-	case leadNewApp:
-		dst = eureka.AppendSeparator(eureka.AppendApplicationTail(dst, f), f)
-	}
-	return eureka.AppendApplicationHead(dst, f, app)
-}
-
 // checksum is the CRC-32 and the size of a text, with what is needed to append it to another.
 type checksum struct {
 	crc   uint32
@@ -131,7 +121,15 @@ type checksum struct {
 }
 
 func sumOf(text []byte) checksum {
-	return checksum{crc: crc32.ChecksumIEEE(text), size: int64(len(text)), shift: shiftOf(int64(len(text)))}
+	sum := checksum{crc: crc32.ChecksumIEEE(text), size: int64(len(text)), shift: one}
+	power := uint32(one >> 8) // x^8
+	for bytes := sum.size; bytes > 0; bytes >>= 1 {
+		if bytes&1 != 0 {
+			sum.shift = multiply(power, sum.shift)
+		}
+		power = multiply(power, power)
+	}
+	return sum
 }
 
 // then returns the checksum of two texts one after the other, without reading them (source: zlib, crc32_combine).
@@ -159,17 +157,4 @@ func multiply(a, b uint32) uint32 {
 		}
 	}
 	return product
-}
-
-// shiftOf returns x^(8·bytes) modulo CRC-32's polynomial.
-func shiftOf(bytes int64) uint32 {
-	power := uint32(one >> 8) // x^8
-	shift := uint32(one)
-	for ; bytes > 0; bytes >>= 1 {
-		if bytes&1 != 0 {
-			shift = multiply(power, shift)
-		}
-		power = multiply(power, power)
-	}
-	return shift
 }

@@ -155,7 +155,9 @@ func (l *list) rebuild(k kind, v *registry.View, rep representation) *document {
 	if rep.gzip {
 		doc.parts = [][]byte{joinGzip(all)}
 	} else {
-		doc.parts = texts(all)
+		for _, c := range all {
+			doc.parts = append(doc.parts, c.data)
+		}
 	}
 	for _, part := range doc.parts {
 		doc.size += int64(len(part))
@@ -177,7 +179,7 @@ func (l *list) cut(show shown) []*chunk {
 	end := func() {
 		lead := leadOf(before, run[0])
 		c := old[run[0]]
-		if c == nil || !c.is(run, lead) {
+		if c == nil || c.lead != lead || !slices.Equal(c.leases, run) { // not exactly these leases, in the same state
 			c = l.chunker.encode(run, lead)
 		}
 		chunks = append(chunks, c)
@@ -193,14 +195,6 @@ func (l *list) cut(show shown) []*chunk {
 		end()
 	}
 	return chunks
-}
-
-func texts(chunks []*chunk) [][]byte {
-	parts := make([][]byte, len(chunks))
-	for i, c := range chunks {
-		parts[i] = c.data
-	}
-	return parts
 }
 
 var (

@@ -151,15 +151,9 @@ func decodedEureka[T any](c call, limit int64, decode func(body []byte, f eureka
 		if err != nil {
 			return value, err
 		}
-		value, err = decode(body, f)
-		return value, unparsable(f, err)
+		if value, err = decode(body, f); errors.Is(err, eureka.ErrUnparsable) {
+			err = &web.Refusal{Status: http.StatusBadRequest, Text: string(eureka.AppendParseError(nil, f)), MediaType: mediaType(f), Cause: err}
+		}
+		return value, err
 	})
-}
-
-// unparsable words the error of a body that cannot be read in its format. It returns any other error unchanged.
-func unparsable(f eureka.Format, err error) error {
-	if !errors.Is(err, eureka.ErrUnparsable) {
-		return err
-	}
-	return &web.Refusal{Status: http.StatusBadRequest, Text: string(eureka.AppendParseError(nil, f)), MediaType: mediaType(f), Cause: err}
 }

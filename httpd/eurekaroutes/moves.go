@@ -40,14 +40,6 @@ type move struct {
 	times    int
 }
 
-func newMoves(w *world.World, log *slog.Logger, reg prometheus.Registerer) *moves {
-	m := &moves{world: w, log: log, of: make(map[registry.Key]move), total: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_moved_registrations_total", Help: "Registrations from another address than that of the instance's live lease.",
-	})}
-	reg.MustRegister(m.total)
-	return m
-}
-
 // record notes that a client registered now over before, the instance of the same id with a lease, if the addresses
 // differ.
 func (m *moves) record(before, now *registry.Instance) {
@@ -72,9 +64,8 @@ func (m *moves) record(before, now *registry.Instance) {
 }
 
 // Moved says how an instance moved within the last hour, or returns "" if this node knows of no move.
-func (e *Eureka) Moved(key registry.Key) string { return e.moves.sentence(key) }
-
-func (m *moves) sentence(key registry.Key) string {
+func (e *Eureka) Moved(key registry.Key) string {
+	m := e.moves
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of, ok := m.of[key]

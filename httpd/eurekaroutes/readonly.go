@@ -93,10 +93,6 @@ type version struct {
 	step  int64 // of the delta
 }
 
-func newReadOnly(w *world.World, s registry.Service, built func(kind string, f eureka.Format)) *readOnly {
-	return &readOnly{world: w, began: time.Now(), service: s, built: built, responses: map[responseKey]*cachedResponse{}}
-}
-
 // cached puts the read-only cache, if there is one, in front of an endpoint. A request that says how fresh its
 // response must be bypasses it.
 func cached(e entity, fresh endpoint) endpoint {
@@ -107,25 +103,19 @@ func cached(e entity, fresh endpoint) endpoint {
 		if _, asked := c.Consistency(); asked || c.Err != nil {
 			return fresh(c)
 		}
-		key := responseKey{entity: e, name: c.nameOf(e), rep: c.representation()}
+		key := responseKey{entity: e, rep: c.representation()}
+		if variable := entities[e].variable; variable != "" {
+			key.name = c.Segment(variable)
+		}
+		if e == oneApp {
+			key.name = strings.ToUpper(key.name)
+		}
 		made, ok := c.readOnly.get(key)
 		if !ok {
 			return fresh(c)
 		}
 		return web.Sent, made.send(c.W, key.rep)
 	}
-}
-
-func (c call) nameOf(e entity) string {
-	variable := entities[e].variable
-	if variable == "" {
-		return ""
-	}
-	name := c.Segment(variable)
-	if e == oneApp {
-		name = strings.ToUpper(name)
-	}
-	return name
 }
 
 // send sends the response, and says how old it is.

@@ -10,22 +10,20 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// fullList is GET apps. The parameter regions is accepted and ignored: there are no regions.
-func (c call) fullList() (any, error) { return c.listed(whole) }
-
-// delta is GET apps/delta. It is always served: some clients never fall back to a full fetch.
-func (c call) delta() (any, error) { return c.listed(changed) }
-
-func (c call) listed(k kind) (any, error) {
-	v := c.Read()
-	if c.Err != nil {
-		return nil, c.Err
+// listed makes an endpoint of GET apps, whose parameter regions is accepted and ignored, for there are no regions; or of
+// GET apps/delta, which is always served, because some clients never fall back to a full fetch.
+func listed(k kind) endpoint {
+	return func(c call) (any, error) {
+		v := c.Read()
+		if c.Err != nil {
+			return nil, c.Err
+		}
+		rep := c.representation()
+		doc := c.documents.newestOf(k, v.View, rep)
+		v.Label(c.W.Header(), doc.index)
+		respondReady(c.W, rep, doc.size, doc.parts...)
+		return web.Sent, nil
 	}
-	rep := c.representation()
-	doc := c.documents.newestOf(k, v.View, rep)
-	v.Label(c.W.Header(), doc.index)
-	respondReady(c.W, rep, doc.size, doc.parts...)
-	return web.Sent, nil
 }
 
 // application is GET apps/{app}.

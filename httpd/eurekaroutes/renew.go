@@ -64,25 +64,17 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 		return op, q.Err
 	}
 	said := web.ParamsOf(r) // a reader of its own: an unreadable status is not refused
-	if op.Status, _ = registry.ParseStatus(said.Text("status")); !e.contradicts(op) {
-		op.Status = registry.Unknown
+	if op.Status, _ = registry.ParseStatus(said.Text("status")); op.Status == registry.Unknown {
+		return op, q.Err
 	}
+	if v := web.StaleView(e.Service); v != nil {
+		if l, ok := v.Find(op.Key); ok && l.Contradicts(op) {
+			e.contradictions.Inc()
+			return op, q.Err
+		}
+	}
+	op.Status = registry.Unknown // it contradicts no registration with the same timestamp that this node knows
 	return op, q.Err
-}
-
-// contradicts reports whether a client's heartbeat states another status than its registration with the same
-// timestamp, as this node knows it, and counts it.
-func (e *Eureka) contradicts(op registry.Renew) bool {
-	v := web.StaleView(e.Service)
-	if op.Status == registry.Unknown || v == nil {
-		return false
-	}
-	l, ok := v.Find(op.Key)
-	if !ok || !l.Contradicts(op) {
-		return false
-	}
-	e.contradictions.Inc()
-	return true
 }
 
 // renewConflict sends a replicator with an older copy the newer one to take over.

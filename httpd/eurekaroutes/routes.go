@@ -8,8 +8,8 @@ import (
 // table has the routes of the protocol under each base path. Frequent routes without a cache come first.
 var table = []route{
 	{web.ByOperation, web.Post, "/apps/{app}", web.EurekaForm, call.register},
-	{web.ToRead(access.App), web.Get, "/apps", web.EurekaForm, loaded(cached(allApps, call.fullList))},
-	{web.ToRead(access.App), web.Get, "/apps/delta", web.EurekaForm, loaded(cached(allAppsDelta, call.delta))},
+	{web.ToRead(access.App), web.Get, "/apps", web.EurekaForm, loaded(cached(allApps, listed(whole)))},
+	{web.ToRead(access.App), web.Get, "/apps/delta", web.EurekaForm, loaded(cached(allAppsDelta, listed(changed)))},
 	{web.ToReadNamed(access.App, "app"), web.Get, "/apps/{app}", web.EurekaForm, loaded(cached(oneApp, web.Viewed(call.application)))},
 	{web.ToReadNamed(access.App, "app"), web.Get, "/apps/{app}/{id}", web.EurekaForm, web.Viewed(call.instance)},
 	{web.ToRead(access.App), web.Get, "/instances/{id}", web.EurekaForm, web.Viewed(call.instanceAnywhere)},

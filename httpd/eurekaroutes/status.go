@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/http"
 	"runtime"
 	"strconv"
 	"strings"
@@ -21,16 +20,11 @@ const serverApp = "EUREKA"
 
 // serverStatus is GET status: this node in the protocol's form.
 func (c call) serverStatus() (any, error) {
-	f := fullFormat(c.R, c.V1)
-	return c.document(f, eureka.AppendStatusInfo(nil, f, c.statusInfo(c.ClusterNow(c.R.Context()), schemeOf(c.R))))
-}
-
-// schemeOf returns the scheme of the listener that was asked; the other nodes use the same.
-func schemeOf(r *http.Request) string {
-	if r.TLS != nil {
-		return "https://"
+	f, scheme := fullFormat(c.R, c.V1), "http://"
+	if c.R.TLS != nil {
+		scheme = "https://" // of the listener that was asked; the other nodes use the same
 	}
-	return "http://"
+	return c.document(f, eureka.AppendStatusInfo(nil, f, c.statusInfo(c.ClusterNow(c.R.Context()), scheme)))
 }
 
 func (e *Eureka) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
@@ -65,7 +59,16 @@ func (e *Eureka) statusInfo(cluster api.Status, scheme string) *eureka.StatusInf
 // ownLease returns this node as an instance. It is in no registry: a node's life is the cluster's business, not a
 // lease's.
 func (e *Eureka) ownLease(cluster api.Status) *registry.Lease {
-	host, port := e.ownAddress(cluster)
+	host, port := cluster.Node, uint16(0)
+	for _, n := range cluster.Nodes {
+		if n.ID != cluster.Node {
+			continue
+		}
+		if name, text, err := net.SplitHostPort(n.HTTP); err == nil {
+			number, _ := strconv.ParseUint(text, 10, 16)
+			host, port = name, uint16(number)
+		}
+	}
 	status := registry.Up
 	if !cluster.Ready {
 		status = registry.Starting
@@ -81,20 +84,6 @@ func (e *Eureka) ownLease(cluster api.Status) *registry.Lease {
 		RegisteredAt: started, ServiceUpAt: started, UpdatedAt: started, Action: registry.ActionAdded,
 		RenewedAt: registry.Stamp{Wall: e.World.Now().UnixMilli()},
 	}
-}
-
-func (e *Eureka) ownAddress(cluster api.Status) (host string, port uint16) {
-	for _, n := range cluster.Nodes {
-		if n.ID != cluster.Node {
-			continue
-		}
-		host, text, err := net.SplitHostPort(n.HTTP)
-		number, _ := strconv.ParseUint(text, 10, 16)
-		if err == nil {
-			return host, uint16(number)
-		}
-	}
-	return cluster.Node, 0
 }
 
 // statusOverrides is GET serverinfo/statusoverrides: always JSON.

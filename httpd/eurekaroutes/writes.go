@@ -74,8 +74,8 @@ func (e *Eureka) living(key registry.Key) *registry.Instance {
 	return nil
 }
 
-// WarningHeader reports a probable mistake in an accepted registration.
-const WarningHeader = "X-Rollcall-Warning"
+// warningHeader reports a probable mistake in an accepted registration.
+const warningHeader = "X-Rollcall-Warning"
 
 // remark reports probable mistakes in a client's registration: an address that differs from before, the instance of
 // the same id that has a lease; and an id that heartbeats must escape.
@@ -84,7 +84,7 @@ func (c call) remark(before, instance *registry.Instance) {
 		c.moves.record(before, instance)
 	}
 	if id := instance.ID(); strings.Contains(id, "/") {
-		c.W.Header().Set(WarningHeader, "the id has a slash: heartbeats must send it as %2F, or they get 404")
+		c.W.Header().Set(warningHeader, "the id has a slash: heartbeats must send it as %2F, or they get 404")
 		if before == nil {
 			c.Log.Warn("an instance was registered with a slash in its id: heartbeats must send it as %2F, or they get 404", "app", instance.App, "id", id)
 		}
@@ -143,21 +143,16 @@ func (c call) deleteStatus() (any, error) {
 // updateMetadata is PUT apps/{app}/{id}/metadata: every parameter is an entry.
 func (c call) updateMetadata() (any, error) {
 	pairs, err := metadataParams(c.Raw)
-	if c.Err = err; err == nil {
-		c.Err = c.checkMetadata(c.Key(), pairs)
+	if c.Err = err; err == nil { // like the quota, the bound on what the metadata would become is of this node's copy
+		var stored []registry.Pair
+		if v := web.StaleView(c.Service); v != nil {
+			if lease, ok := v.Find(c.Key()); ok {
+				stored = lease.Instance.Metadata
+			}
+		}
+		c.Err = eureka.CheckMetadata(registry.MergePairs(stored, pairs))
 	}
 	return c.change(registry.UpdateMetadata{Key: c.Key(), Pairs: pairs})
-}
-
-// checkMetadata bounds what an instance's metadata would become. Like the quota it reads this node's copy.
-func (e *Eureka) checkMetadata(key registry.Key, pairs []registry.Pair) error {
-	var stored []registry.Pair
-	if v := web.StaleView(e.Service); v != nil {
-		if lease, ok := v.Find(key); ok {
-			stored = lease.Instance.Metadata
-		}
-	}
-	return eureka.CheckMetadata(registry.MergePairs(stored, pairs))
 }
 
 // metadataParams keeps the order of the query and the first value of a repeated key.

@@ -58,18 +58,13 @@ func (c call) act(op registry.Op) (any, error) {
 		done.index = v.Index()
 	}
 	c.W.Header().Set("X-Rollcall-Index", done.String())
-	_, live := v.Find(key)
-	nothing := endsAct(op) && live && result.Index == 0 && result.Count == 0
-	return api.Acted{App: key.App, ID: key.ID, Index: done.String(), Nothing: nothing}, nil
-}
-
-// endsAct reports whether an operation ends an act, which may not exist.
-func endsAct(op registry.Op) bool {
+	_, ends := op.(registry.DeleteOverride) // an act, which may not exist
 	if q, ok := op.(registry.Quarantine); ok {
-		return q.For == 0
+		ends = q.For == 0
 	}
-	_, ok := op.(registry.DeleteOverride)
-	return ok
+	_, live := v.Find(key)
+	nothing := ends && live && result.Index == 0 && result.Count == 0
+	return api.Acted{App: key.App, ID: key.ID, Index: done.String(), Nothing: nothing}, nil
 }
 
 // Bounds of an act's duration.

@@ -218,17 +218,11 @@ func (c call) newToken() (k *access.Token, secret string) {
 	}
 	secret = c.NewSecret("")
 	accessor, hash, _ := access.Parse(secret, c.ClusterID()) // cannot fail: it was just made
-	return &access.Token{
-		Accessor: accessor, Name: given.Name, Roles: given.Roles, App: given.App, Secrets: []access.Secret{{Hash: hash}}, Expires: expires,
-		By: c.callerName(),
-	}, secret
-}
-
-func (c call) callerName() string {
+	k = &access.Token{Accessor: accessor, Name: given.Name, Roles: given.Roles, App: given.App, Secrets: []access.Secret{{Hash: hash}}, Expires: expires}
 	if p := c.Principal(); p != nil {
-		return p.Name
+		k.By = p.Name
 	}
-	return ""
+	return k, secret
 }
 
 // created performs a change that makes a token, and shows its secret.

@@ -18,23 +18,7 @@ const maxRefused = 1000
 // checkAccess is GET /v1/rollcall/auth/check: the registrations that the current roles would refuse, whatever the
 // mode.
 func (c call) checkAccess(v web.FreshView) (any, error) {
-	a := api.AuthCheck{VIPs: []api.RefusedVIP{}, Checks: []api.RefusedCheck{}}
-	c.checkVIPs(v.View, &a)
-	c.checkProbes(v.View, &a)
-	return a, c.R.Context().Err()
-}
-
-// addRefused appends a row, or only counts it if there are too many.
-func addRefused[T any](to *[]T, row T, more *int) {
-	if len(*to) == maxRefused {
-		*more++
-		return
-	}
-	*to = append(*to, row)
-}
-
-// checkVIPs finds the VIPs of applications that some principals who may register these applications may not register.
-func (c call) checkVIPs(v *registry.View, found *api.AuthCheck) {
+	found := api.AuthCheck{VIPs: []api.RefusedVIP{}, Checks: []api.RefusedCheck{}}
 	others := map[[2]string]bool{} // applications with a VIP each
 	for l := range v.All() {
 		for _, vip := range registry.OtherVIPs(l.Instance) {
@@ -44,13 +28,24 @@ func (c call) checkVIPs(v *registry.View, found *api.AuthCheck) {
 	all := c.Grantees()
 	for _, of := range slices.SortedFunc(maps.Keys(others), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		app, vip := registry.ToRegister(of[0]), registry.ToRegister(of[1])
-		for _, g := range all {
+		for _, g := range all { // some principals that may register the application may not register the VIP
 			if c.R.Context().Err() == nil && g.Allows(app) && !g.Allows(vip) {
 				row := api.RefusedVIP{App: of[0], VIP: of[1], Roles: g.RolesThat(app), Tokens: g.Names, Rule: vip.String()}
 				addRefused(&found.VIPs, row, &found.More)
 			}
 		}
 	}
+	c.checkProbes(v.View, &found)
+	return found, c.R.Context().Err()
+}
+
+// addRefused appends a row, or only counts it if there are too many.
+func addRefused[T any](to *[]T, row T, more *int) {
+	if len(*to) == maxRefused {
+		*more++
+		return
+	}
+	*to = append(*to, row)
 }
 
 // checkProbes finds the checks that their tokens do not allow, except those that name a host: the leader judges these.

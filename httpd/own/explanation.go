@@ -81,9 +81,15 @@ func explainLive(e *api.Explanation, v *registry.View, at Clock, l *registry.Lea
 	e.Owner = ownerOf(v, at.Now, l.Owner)
 	renewed, ends := v.LastRenewal(l), v.Ends(l)
 	e.Life = api.Life{
-		Status: l.Instance.Status.String(), Reported: reportedStatus(l), Registered: l.RegisteredAt,
+		Status: l.Instance.Status.String(), Registered: l.RegisteredAt,
 		LeaseSeconds: l.Duration, IntervalSeconds: l.Interval, LastRenewal: renewed.Wall, SilentMS: max(at.Now-renewed.Lease, 0),
 		Permanent: l.Permanent,
+	}
+	switch {
+	case l.Instance.Overridden == registry.Unknown:
+		e.Reported = e.Status
+	case l.Override != nil && l.Override.Reported != registry.Unknown:
+		e.Reported = l.Override.Reported.String()
 	}
 	if !l.Permanent {
 		e.ExpiresInMS, e.ExpiresAt, e.Expired = ends-at.Now, at.wall(ends), at.Now > ends
@@ -108,17 +114,6 @@ func explainGone(e *api.Explanation, v *registry.View, rec registry.Removal, at 
 	if q := rec.Lease.Quarantine; q != nil && q.Until > at.Now {
 		e.Quarantine = Quarantine(q, at)
 	}
-}
-
-// reportedStatus returns the status that the client reported last, or "" if an override hides it.
-func reportedStatus(l *registry.Lease) string {
-	switch {
-	case l.Instance.Overridden == registry.Unknown:
-		return l.Instance.Status.String()
-	case l.Override != nil && l.Override.Reported != registry.Unknown:
-		return l.Override.Reported.String()
-	}
-	return ""
 }
 
 // History shows events of an instance, in their order.
@@ -183,21 +178,15 @@ func ownerLinkOf(v *registry.View, now int64, owner string, peers func() api.Pee
 	if link, c.everHeard = v.Link(owner); c.everHeard {
 		c.age, c.cut = max(now-link.LastContact, 0), link.Silent(now)
 	}
-	if c.cut {
-		c.policy = onCut(peers(), owner)
+	if !c.cut {
+		return c
 	}
-	return c
-}
-
-// onCut returns the policy (replication.on-cut) for the leases of a peer while its link is cut, or "" if it is
-// not a peer.
-func onCut(s api.Peers, peer string) string {
-	for _, p := range s.Peers {
-		if p.Name == peer && p.Incoming != nil {
-			return p.Incoming.OnCut
+	for _, p := range peers().Peers {
+		if p.Name == owner && p.Incoming != nil {
+			c.policy = p.Incoming.OnCut
 		}
 	}
-	return ""
+	return c
 }
 
 // explain is GET /v1/rollcall/apps/{app}/{id}/explain.

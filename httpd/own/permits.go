@@ -22,14 +22,6 @@ type permitsOf struct {
 	kind kv.Kind
 }
 
-// topic returns the topic of changes to a lock or semaphore as a whole.
-func (p permitsOf) topic(name string) kv.Topic {
-	if p.kind == kv.Lock {
-		return kv.Topic{Kind: kv.LockTopic, Name: name}
-	}
-	return kv.Topic{Kind: kv.SemaphoreTopic, Name: name}
-}
-
 // list is GET locks or semaphores: everything that sessions hold or wait for, by name.
 func (p permitsOf) list() (any, error) {
 	if p.Given("index") {
@@ -50,7 +42,11 @@ func (p permitsOf) list() (any, error) {
 // show is GET of one lock or semaphore.
 func (p permitsOf) show() (any, error) {
 	name := p.Segment("name")
-	return p.readCoordination(p.KVSource(p.topic(name), func(v *kv.View) web.Found {
+	topic := kv.Topic{Kind: kv.SemaphoreTopic, Name: name}
+	if p.kind == kv.Lock {
+		topic.Kind = kv.LockTopic
+	}
+	return p.readCoordination(p.KVSource(topic, func(v *kv.View) web.Found {
 		permits, index := v.Permits(p.kind, name)
 		return web.Found{Index: uint64(index), Absent: permits == nil, Document: func() (any, error) {
 			if permits == nil {
@@ -83,13 +79,8 @@ func (p permitsOf) release() (any, error) {
 	}
 	// The session may still be waiting. If it was given a permit meanwhile, that permit is released, unless another
 	// acquisition was named.
-	left, err := p.Coordinate(p.R.Context(), leaveQueueOp(p.kind, name, session, !fenced))
+	left, err := p.Coordinate(p.R.Context(), kv.LeaveQueue{Kind: p.kind, Name: name, Session: session, Release: !fenced})
 	return api.Released{Released: left.Index != 0}, err
-}
-
-// leaveQueueOp takes a session out of a queue; with release, a permit that it got meanwhile goes back.
-func leaveQueueOp(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
-	return kv.LeaveQueue{Kind: kind, Name: name, Session: session, Release: release}
 }
 
 // onPermits makes an endpoint of locks, or of semaphores.
@@ -208,22 +199,17 @@ func (a *acquisition) heldOrQueued(ctx context.Context) (token kv.Index, queued 
 		if err != nil {
 			return 0, true
 		}
-		if token, queued = a.holdsIn(v); token != 0 || queued {
-			break
+		what := kv.Fence{Kind: a.kind, Name: a.op.Name}
+		_, what.Index = v.Holds(what, a.op.Session)
+		if holds, _ := v.Holds(what, a.op.Session); holds {
+			return what.Index, false
+		}
+		p, _ := v.Permits(a.kind, a.op.Name)
+		if p != nil && slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == a.op.Session }) {
+			return 0, true
 		}
 	}
-	return token, queued
-}
-
-// holdsIn returns what the session has in a view.
-func (a *acquisition) holdsIn(v *kv.View) (token kv.Index, queued bool) {
-	what := kv.Fence{Kind: a.kind, Name: a.op.Name}
-	_, what.Index = v.Holds(what, a.op.Session)
-	if holds, _ := v.Holds(what, a.op.Session); holds {
-		return what.Index, false
-	}
-	p, _ := v.Permits(a.kind, a.op.Name)
-	return 0, p != nil && slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == a.op.Session })
+	return 0, false
 }
 
 // leaveQueue gives up waiting, even if the client went away or lost its token: so the node acts in its own name. A
@@ -237,7 +223,7 @@ func (a *acquisition) leaveQueue() (kv.Result, error) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, until.Add(leaveWait))
 	defer cancel()
-	result, err := a.CoordinateAwaitingLeader(ctx, leaveQueueOp(a.kind, a.op.Name, a.op.Session, false))
+	result, err := a.CoordinateAwaitingLeader(ctx, kv.LeaveQueue{Kind: a.kind, Name: a.op.Name, Session: a.op.Session})
 	if err != nil {
 		err = errors.Join(registry.ErrUnknownOutcome, err)
 	}
@@ -248,7 +234,11 @@ func (a *acquisition) leaveQueue() (kv.Result, error) {
 func (p permitsOf) acquisition() *acquisition {
 	a := &acquisition{permitsOf: p, op: kv.AcquirePermit{Kind: p.kind, Name: p.Segment("name"), Session: p.holder(), Limit: 1}}
 	if p.kind == kv.Semaphore {
-		a.op.Limit = p.permitLimit()
+		limit, _ := p.Number("limit")
+		if limit < 1 || limit > maxLimit {
+			p.Refuse("limit must be given: how many may hold the semaphore at a time, 1 to %d", maxLimit)
+		}
+		a.op.Limit = uint32(limit)
 	}
 	wait, _ := p.waiting()
 	a.op.Wait, a.until = wait.Milliseconds(), time.Now().Add(wait)
@@ -263,15 +253,6 @@ func (c call) holder() string {
 		c.Refuse("session must name the session that acquires or releases (POST /v1/rollcall/sessions)")
 	}
 	return strings.ToLower(id)
-}
-
-// permitLimit reads limit, which must be given.
-func (c call) permitLimit() uint32 {
-	limit, _ := c.Number("limit")
-	if limit < 1 || limit > maxLimit {
-		c.Refuse("limit must be given: how many may hold the semaphore at a time, 1 to %d", maxLimit)
-	}
-	return uint32(limit)
 }
 
 // outcome responds with the outcome of an acquisition.

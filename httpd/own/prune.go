@@ -32,36 +32,30 @@ func (c call) prune() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.pruneIn(c.R.Context(), v.View, service, dry)
-}
-
-// pruneNeeds returns the need to override the application that is pruned, or all.
-func pruneNeeds(c *web.Call) []access.Need {
-	return []access.Need{{Resource: access.App, Name: strings.ToUpper(c.Text("service")), Verb: access.Override}}
-}
-
-// pruneIn removes the instances of an application (any if app is empty) that v shows as not passing.
-func (o *Own) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
 	pruned := []api.Pruned{} // shown as an empty list, not as null
 	var keys []registry.Key
-	for l := range web.LeasesOf(v, app) {
-		if l.Instance.Status == registry.Up {
-			continue
+	for l := range web.LeasesOf(v.View, service) {
+		switch {
+		case l.Instance.Status == registry.Up:
+		case dry:
+			pruned = append(pruned, prunedOf(v.View, l))
+		default:
+			keys = append(keys, l.Key())
 		}
-		if dry {
-			pruned = append(pruned, prunedOf(v, l))
-			continue
-		}
-		keys = append(keys, l.Key())
 	}
 	for batch := range slices.Chunk(keys, prunedTogether) {
-		removed, err := o.pruneBatch(ctx, batch)
+		removed, err := c.pruneBatch(c.R.Context(), batch)
 		if err != nil {
 			return nil, err
 		}
 		pruned = append(pruned, removed...)
 	}
 	return pruned, nil
+}
+
+// pruneNeeds returns the need to override the application that is pruned, or all.
+func pruneNeeds(c *web.Call) []access.Need {
+	return []access.Need{{Resource: access.App, Name: strings.ToUpper(c.Text("service")), Verb: access.Override}}
 }
 
 // pruneBatch removes instances that are still not passing: one may have recovered while others were removed. It may

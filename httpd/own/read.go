@@ -6,23 +6,10 @@ import (
 )
 
 // readCoordination responds to a read of sessions, locks and semaphores in our own API: at once, or with index and
-// wait when the result changes.
+// wait when the result changes. The index comes from an earlier response; a read with an index of another history never
+// waits.
 func (c call) readCoordination(s web.Source) (any, error) {
-	q := c.coordinationQuery()
-	if c.Err != nil {
-		return nil, c.Err
-	}
-	f, err := c.ReadOrWait(q, s)
-	if err != nil {
-		return nil, err
-	}
-	web.LabelFreshness(c.W.Header(), web.FormatIndex(c.Epoch(), registry.Index(max(f.Index, 1))), q.Read, f.Age)
-	return c.DocumentOf(f)
-}
-
-// coordinationQuery reads consistency, index and wait. The index comes from an earlier response; a read with an index
-// of another history never waits.
-func (c call) coordinationQuery() (q web.Query) {
+	var q web.Query
 	if q.Read, _ = c.Consistency(); q.Read == registry.Leader {
 		q.Read = registry.Linearizable // which is at least as fresh
 	}
@@ -37,5 +24,13 @@ func (c call) coordinationQuery() (q web.Query) {
 		}
 	}
 	q.Soon = q.After == 0 // a read that waits for a change can also wait for a leader
-	return q
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	f, err := c.ReadOrWait(q, s)
+	if err != nil {
+		return nil, err
+	}
+	web.LabelFreshness(c.W.Header(), web.FormatIndex(c.Epoch(), registry.Index(max(f.Index, 1))), q.Read, f.Age)
+	return c.DocumentOf(f)
 }

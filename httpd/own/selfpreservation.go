@@ -47,75 +47,58 @@ func (c call) preserve(op registry.SelfPreservation) (any, error) {
 		return nil, err
 	}
 	if result.Outcome == registry.Refused {
-		return nil, &web.Refusal{Status: http.StatusConflict, Text: refusedRelease(after.Preservation())}
+		p := after.Preservation()
+		text := fmt.Sprintf("self-preservation is %s: there is nothing to release", p.State)
+		if p.State == registry.PreservationReleased {
+			text = fmt.Sprintf("self-preservation is released since %s: there is nothing to release", Time(p.Since.Wall))
+		}
+		return nil, &web.Refusal{Status: http.StatusConflict, Text: text}
 	}
 	c.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
 	after.Label(c.W.Header(), after.Index())
 	return preservation(after.View, c.leaseClock(after.View)), nil
 }
 
-// refusedRelease says why there was nothing to release.
-func refusedRelease(p registry.Preservation) string {
-	if p.State == registry.PreservationReleased {
-		return fmt.Sprintf("self-preservation is released since %s: there is nothing to release", Time(p.Since.Wall))
-	}
-	return fmt.Sprintf("self-preservation is %s: there is nothing to release", p.State)
-}
-
 // preservation returns self-preservation with its history and the single applications.
 func preservation(v *registry.View, at Clock) api.SelfPreservation {
-	p := PreservationNow(v, at, v.Freshness(at.Now))
-	p.Applications, p.Transitions = appsFigures(v, at.Now), transitionsOf(v)
-	return p
+	shown := PreservationNow(v, at, v.Freshness(at.Now))
+	shown.Applications, shown.Transitions = []api.AppFigures{}, []api.PreservationStep{}
+	for _, a := range v.FreshnessByApp(at.Now) {
+		app := api.AppFigures{App: a.App, Figures: api.Figures{Leases: a.Leases, Counted: a.Counted, Fresh: a.Fresh, Expired: a.Expired}, Overdue: []api.Overdue{}}
+		for _, o := range a.Overdue {
+			app.Overdue = append(app.Overdue, api.Overdue{ID: o.Key.ID, SilentMS: o.Silent, EndsInMS: o.Ends})
+		}
+		shown.Applications = append(shown.Applications, app)
+	}
+	for _, p := range v.Transitions() {
+		shown.Transitions = append(shown.Transitions, api.PreservationStep{
+			State: p.State.String(), At: p.Since.Wall, Author: p.By.Author, Reason: p.By.Reason, Says: p.By.Says,
+			Counted: p.Figures.Counted, Fresh: p.Figures.Fresh, Expired: p.Figures.Expired,
+		})
+	}
+	return shown
 }
 
 // PreservationNow is preservation without its history and the single applications. f is what v.Freshness counted at
 // about the same time: counting walks all leases.
 func PreservationNow(v *registry.View, at Clock, f registry.Figures) api.SelfPreservation {
-	p, s := v.Preservation(), v.Settings()
+	p, s, e := v.Preservation(), v.Settings(), v.Expectation()
 	holds, why := v.Condition(f)
 	shown := api.SelfPreservation{
 		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,
 		Author: p.By.Author, Note: p.By.Reason, Says: p.By.Says,
-		Enabled: s.SelfPreservation, Threshold: share(s.Threshold), Population: s.Population, Condition: holds,
-		Figures: api.Figures{Leases: f.Leases, Counted: f.Counted, Fresh: f.Fresh, Expired: f.Expired}, Upstream: upstreamOf(v), Clock: at.kind(),
+		Enabled: s.SelfPreservation, Threshold: float64(s.Threshold) / float64(registry.Whole), Population: s.Population, Condition: holds,
+		Figures: api.Figures{Leases: f.Leases, Counted: f.Counted, Fresh: f.Fresh, Expired: f.Expired}, Clock: at.kind(),
+		Upstream: api.Upstream{
+			Decides: s.Expectation, ExpectedClients: e.Clients, Threshold: e.Threshold,
+			LastMinute: e.Renewals, Sliding: e.Sliding, AllowsEviction: e.Allows,
+		},
 	}
 	if p.Until != 0 {
 		shown.Until = at.wall(p.Until)
 	}
 	if p.State.Withholds() {
 		shown.Withheld = f.Expired
-	}
-	return shown
-}
-
-func upstreamOf(v *registry.View) api.Upstream {
-	e := v.Expectation()
-	return api.Upstream{
-		Decides: v.Settings().Expectation, ExpectedClients: e.Clients, Threshold: e.Threshold,
-		LastMinute: e.Renewals, Sliding: e.Sliding, AllowsEviction: e.Allows,
-	}
-}
-
-func appsFigures(v *registry.View, now int64) []api.AppFigures {
-	shown := []api.AppFigures{}
-	for _, a := range v.FreshnessByApp(now) {
-		app := api.AppFigures{App: a.App, Figures: api.Figures{Leases: a.Leases, Counted: a.Counted, Fresh: a.Fresh, Expired: a.Expired}, Overdue: []api.Overdue{}}
-		for _, o := range a.Overdue {
-			app.Overdue = append(app.Overdue, api.Overdue{ID: o.Key.ID, SilentMS: o.Silent, EndsInMS: o.Ends})
-		}
-		shown = append(shown, app)
-	}
-	return shown
-}
-
-func transitionsOf(v *registry.View) []api.PreservationStep {
-	shown := []api.PreservationStep{}
-	for _, p := range v.Transitions() {
-		shown = append(shown, api.PreservationStep{
-			State: p.State.String(), At: p.Since.Wall, Author: p.By.Author, Reason: p.By.Reason, Says: p.By.Says,
-			Counted: p.Figures.Counted, Fresh: p.Figures.Fresh, Expired: p.Figures.Expired,
-		})
 	}
 	return shown
 }
@@ -139,15 +122,13 @@ func preservationReason(v *registry.View, at Clock, f registry.Figures, why stri
 		return fmt.Sprintf("%s. Evictions go on although %s. It can come on again after that was not so once.", how, why)
 	}
 	if !v.Settings().SelfPreservation {
-		return fmt.Sprintf("%s. Leases are evicted when they end.", capitalized(why))
+		return strings.ToUpper(why[:1]) + why[1:] + ". Leases are evicted when they end."
 	}
 	return fmt.Sprintf("Self-preservation is off: %s. Leases are evicted when they end.", why)
 }
 
 // releaseCall is what an operator calls to let evictions go on.
 const releaseCall = "`rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release)"
-
-func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // byWhom names the operator behind a state, the time and the reason.
 func byWhom(what string, p registry.Preservation) string {
@@ -171,6 +152,3 @@ func endedLeases(f registry.Figures) string {
 	}
 	return fmt.Sprintf("%d leases have ended", f.Expired)
 }
-
-// share returns a share the way configurations and people write it.
-func share(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }

@@ -22,7 +22,14 @@ func (c call) listInstances() (any, error) {
 	}
 	leases := slices.Collect(web.LeasesOf(v.View, name))
 	if hidden {
-		leases = withQuarantined(leases, v.View, registry.Selector{App: name})
+		for l := range v.Quarantined {
+			if which := (registry.Selector{App: name}); which.Selects(l.Key()) {
+				leases = append(leases, l)
+			}
+		}
+		slices.SortFunc(leases, func(a, b *registry.Lease) int {
+			return cmp.Or(strings.Compare(a.Instance.App, b.Instance.App), strings.Compare(a.Instance.ID(), b.Instance.ID()))
+		})
 	}
 	if err := c.Reserve(web.WeightOf(slices.Values(leases))); err != nil {
 		return nil, err
@@ -35,23 +42,6 @@ func (c call) listInstances() (any, error) {
 	return shown, nil
 }
 
-// withQuarantined adds the selected quarantined leases, in the list's order.
-func withQuarantined(leases []*registry.Lease, v *registry.View, which registry.Selector) []*registry.Lease {
-	for l := range v.Quarantined {
-		if which.Selects(l.Key()) {
-			leases = append(leases, l)
-		}
-	}
-	slices.SortFunc(leases, func(a, b *registry.Lease) int {
-		return cmp.Or(strings.Compare(a.Instance.App, b.Instance.App), strings.Compare(a.Instance.ID(), b.Instance.ID()))
-	})
-	return leases
-}
-
-func eventsOf(v *registry.View) api.Events {
-	return api.Events{Registered: recentEvents(v.RecentlyRegistered()), Canceled: recentEvents(v.RecentlyCanceled())}
-}
-
 func recentEvents(queue iter.Seq[registry.Recent]) []api.Event {
 	events := []api.Event{}
 	for r := range queue {
@@ -62,7 +52,7 @@ func recentEvents(queue iter.Seq[registry.Recent]) []api.Event {
 
 // events is GET /v1/rollcall/events.
 func (c call) events(v web.FreshView) (any, error) {
-	return eventsOf(v.View), nil
+	return api.Events{Registered: recentEvents(v.RecentlyRegistered()), Canceled: recentEvents(v.RecentlyCanceled())}, nil
 }
 
 // clusterStatus is GET /v1/rollcall/status.

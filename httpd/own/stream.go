@@ -76,11 +76,15 @@ func (s *stream) next(ctx context.Context) ([]registry.Change, error) {
 	return s.changes.next(ctx, s.of.Watches.Pace.Quiet)
 }
 
-// send sends changes. Without any, it sends the stream's position, so that a watcher that resumes after a long quiet
-// does not have one that is too old.
+// send sends changes. Without any, it sends the stream's position as a new id without an event, so that a watcher that
+// resumes after a long quiet does not have one that is too old, and a comment that says how old this node's state may
+// be: a node that lost its leader is quiet as well.
 func (s *stream) send(changes []registry.Change) error {
 	if len(changes) == 0 && len(s.out.Buf) == 0 {
-		s.keepAlive()
+		s.out.Buf = append(append(s.out.Buf, "id: "...), s.changes.at.String()...)
+		s.out.Buf = append(s.out.Buf, "\n: age "...)
+		s.out.Buf = strconv.AppendFloat(s.out.Buf, s.of.Service.Health().Age.Seconds(), 'f', 3, 64)
+		s.out.Buf = append(s.out.Buf, "\n\n"...)
 	}
 	sent := 0
 	for _, c := range changes {
@@ -145,19 +149,15 @@ func (s *stream) position(dst []byte) []byte {
 	return append(eureka.AppendQuoted(append(dst, `{"index":`...), s.changes.at.String()), '}')
 }
 
-// keepAlive collects a new id without an event, and a comment that says how old this node's state may be: a node that
-// lost its leader is quiet as well.
-func (s *stream) keepAlive() {
-	s.out.Buf = append(append(s.out.Buf, "id: "...), s.changes.at.String()...)
-	s.out.Buf = append(s.out.Buf, "\n: age "...)
-	s.out.Buf = strconv.AppendFloat(s.out.Buf, s.of.Service.Health().Age.Seconds(), 'f', 3, 64)
-	s.out.Buf = append(s.out.Buf, "\n\n"...)
-}
-
 // appendChange appends a change as our own API shows it: what happened, to which instance, and the instance as Eureka
 // shows it. If only the record of a removal is left, just the name is known.
 func appendChange(dst []byte, epoch string, c registry.Change) []byte {
-	l := shownLease(c)
+	l := c.Lease
+	if c.Kind == registry.Hidden { // in quarantine: for readers it is gone
+		hidden := *l
+		hidden.Action = registry.ActionDeleted
+		l = &hidden
+	}
 	dst = eureka.AppendQuoted(append(dst, `{"index":`...), web.FormatIndex(epoch, c.Index))
 	dst = eureka.AppendQuoted(append(dst, `,"action":`...), l.Action.String())
 	dst = eureka.AppendQuoted(append(dst, `,"why":`...), whyChanged(c))
@@ -204,16 +204,6 @@ func (t *changeTexts) of(epoch string, c registry.Change) []byte {
 		found = made
 	}
 	return found.encode()
-}
-
-// shownLease returns a changed lease as readers see it: one in quarantine is gone for them.
-func shownLease(c registry.Change) *registry.Lease {
-	if c.Kind != registry.Hidden {
-		return c.Lease
-	}
-	hidden := *c.Lease
-	hidden.Action = registry.ActionDeleted
-	return &hidden
 }
 
 // whyChanged returns the cause of a change in one word. The end of a quarantine shows an instance again that was

@@ -23,7 +23,11 @@ type summaryInput struct {
 // summaryOf answers what an operator asks at night about a live instance: is it shown, with which status and by whose
 // act, is it alive, and if not, why is it still there.
 func summaryOf(e *api.Explanation, c summaryInput) string {
-	sentences := []string{presenceSentence(e)}
+	name := e.App + "/" + e.ID
+	sentences := []string{fmt.Sprintf("%s is listed as %s.", name, e.Status)}
+	if q := e.Quarantine; q != nil {
+		sentences[0] = fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, Time(q.Until), By(*q))
+	}
 	if e.Override != nil {
 		sentences = append(sentences, overrideSentence(e))
 	}
@@ -38,14 +42,6 @@ func summaryOf(e *api.Explanation, c summaryInput) string {
 		sentences = append(sentences, "These times are of the newest entry that this node applied, up to 2s old while a leader serves.")
 	}
 	return strings.Join(sentences, " ")
-}
-
-func presenceSentence(e *api.Explanation) string {
-	name := e.App + "/" + e.ID
-	if q := e.Quarantine; q != nil {
-		return fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, Time(q.Until), By(*q))
-	}
-	return fmt.Sprintf("%s is listed as %s.", name, e.Status)
 }
 
 func overrideSentence(e *api.Explanation) string {

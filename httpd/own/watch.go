@@ -60,7 +60,11 @@ func (o *Own) openReader(ctx context.Context, ask watchRequest) (*changeReader, 
 	if ask.resumes && v != nil && v.Epoch() == ask.from.epoch && v.Index() >= ask.from.index {
 		return f, nil
 	}
-	fresh, err := o.viewToWatch(ctx, ask)
+	read := o.Newest
+	if ask.readGiven && !ask.resumes {
+		read = func(ctx context.Context) (web.FreshView, error) { return o.ViewAt(ctx, ask.read) }
+	}
+	fresh, err := read(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -70,14 +74,6 @@ func (o *Own) openReader(ctx context.Context, ask watchRequest) (*changeReader, 
 		return nil, web.BadRequest(fmt.Sprintf("index %s has not happened yet; the registry is at %s", ask.from, positionOf(fresh.View)))
 	}
 	return f, nil // the first read finds a foreign position
-}
-
-// viewToWatch returns the view at which a watcher begins, or which its position is compared with.
-func (o *Own) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView, error) {
-	if ask.readGiven && !ask.resumes {
-		return o.ViewAt(ctx, ask.read)
-	}
-	return o.Newest(ctx)
 }
 
 // watchRequest reads the parameters of a watch.

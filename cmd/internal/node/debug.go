@@ -23,7 +23,7 @@ import (
 // betweenScrapes is the time between the two scrapes of a bundle: rates follow from their differences.
 const betweenScrapes = 2 * time.Second
 
-// bundler collects what helps somebody else to see what is wrong with a node. It implements httpd.Debug.
+// bundler collects what helps somebody else to see what is wrong with a node. It implements own.Debug.
 type bundler struct {
 	world    *world.World
 	metrics  prometheus.Gatherer
@@ -33,7 +33,7 @@ type bundler struct {
 	status   func(context.Context) any
 }
 
-// Bundle implements httpd.Debug: a gzipped tar file, with each part in a file of its own. The file of a part that
+// Bundle implements own.Debug: a gzipped tar file, with each part in a file of its own. The file of a part that
 // failed says why.
 func (b bundler) Bundle(ctx context.Context, w io.Writer) error {
 	zipped := gzip.NewWriter(w)

@@ -78,13 +78,13 @@ func (r *reloader) merge(c *config.Config) (now, later []string) {
 	return now, later
 }
 
-// logLevel is the level of the log as httpd.LogLevel.
+// logLevel is the level of the log as own.LogLevel.
 type logLevel struct {
 	*LogLevel
 	world *world.World
 }
 
-// Show implements httpd.LogLevel.
+// Show implements own.LogLevel.
 func (l logLevel) Show() api.LogLevel {
 	now, configured, until := l.LogLevel.Show()
 	shown := api.LogLevel{Level: now, Configured: configured}

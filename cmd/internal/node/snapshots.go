@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
-// snapshots is a node's snapshots for people, as httpd.Snapshots. Incoming files are kept in the data directory while
+// snapshots is a node's snapshots for people, as own.Snapshots. Incoming files are kept in the data directory while
 // they are verified and restored.
 type snapshots struct {
 	dir, version string
@@ -49,7 +49,7 @@ func (l restoreLimits) check(h backup.Header, bytes int64) error {
 	return nil
 }
 
-// Save implements httpd.Snapshots.
+// Save implements own.Snapshots.
 func (s *snapshots) Save(ctx context.Context, read registry.Consistency) (httpd.SavedSnapshot, error) {
 	from, err := s.source(ctx, read)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s savedSnapshot) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// Restore implements httpd.Snapshots.
+// Restore implements own.Snapshots.
 func (s *snapshots) Restore(ctx context.Context, body io.Reader, o httpd.RestoreOptions) (api.Restored, error) {
 	file, err := s.receive(body)
 	if err != nil {
