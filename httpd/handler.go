@@ -71,10 +71,7 @@ func New(c Config) (*Handler, error) {
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, Refused: c.EurekaRefused, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
 	h.own = own.New(h.node, own.Config{Moved: h.eureka.Moved, Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots, JudgeProbe: c.JudgeProbe})
 	h.metrics = newMetrics(c.Metrics, c.Service, c.MetricsApps)
-	var err error
-	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
-		return nil, err
-	}
+	h.limiter = newLimiter(c.RateLimit, h.metrics)
 	h.dashboard = dashboard.New(h.node, dashboard.Config{
 		Peers: h.own.PeerStatus, Moved: h.eureka.Moved, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) },
 		Members: c.Members != nil, Acts: c.Acts, Loopback: c.Hosts != nil,

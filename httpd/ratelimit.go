@@ -77,16 +77,10 @@ type limitRules struct {
 	privileged map[string]bool
 }
 
-func newLimiter(settings RateLimit, m *metrics) (*limiter, error) {
-	all, err := eureka.NewBucket(time.Second)
-	if err != nil {
-		return nil, err
-	}
-	full, err := eureka.NewBucket(time.Second)
-	if err != nil {
-		return nil, err
-	}
-	l := &limiter{all: all, full: full}
+func newLimiter(settings RateLimit, m *metrics) *limiter {
+	l := new(limiter)
+	l.all, _ = eureka.NewBucket(time.Second) // cannot fail: the unit is valid
+	l.full, _ = eureka.NewBucket(time.Second)
 	for t, fetch := range fetches {
 		if fetch.name != "" {
 			l.refused[t] = m.rateLimited.WithLabelValues(fetch.name)
@@ -94,7 +88,7 @@ func newLimiter(settings RateLimit, m *metrics) (*limiter, error) {
 		}
 	}
 	l.set(settings)
-	return l, nil
+	return l
 }
 
 // set replaces the settings. Tokens already taken stay taken.
@@ -125,7 +119,12 @@ func singleSlashes(path string) string {
 func (l *limiter) refuses(t target, header http.Header) bool {
 	rules := l.rules.Load()
 	names := header["Discoveryidentity-Name"] // of several, the first one counts
-	if len(names) > 0 && rules.privileged[names[0]] || l.acquire(t, rules) {
+	if len(names) > 0 && rules.privileged[names[0]] {
+		return false
+	}
+	// The bucket of full fetches comes first, so that a full fetch that is refused there takes nothing from the others.
+	full := t != fullFetch || l.full.Acquire(rules.BurstSize, rules.FullFetchRate)
+	if full && l.all.Acquire(rules.BurstSize, rules.FetchRate) {
 		return false
 	}
 	if rules.Enabled {
@@ -134,13 +133,4 @@ func (l *limiter) refuses(t target, header http.Header) bool {
 		l.shadowed[t].Inc()
 	}
 	return rules.Enabled
-}
-
-// acquire asks the bucket of full fetches first, so that a full fetch that is refused there takes nothing from the
-// others.
-func (l *limiter) acquire(t target, rules *limitRules) bool {
-	if t == fullFetch && !l.full.Acquire(rules.BurstSize, rules.FullFetchRate) {
-		return false
-	}
-	return l.all.Acquire(rules.BurstSize, rules.FetchRate)
 }

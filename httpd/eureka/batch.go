@@ -2,6 +2,7 @@ package eureka
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -29,16 +30,6 @@ func (a ItemAction) String() string {
 		return itemActionNames[a]
 	}
 	return ""
-}
-
-// parseItemAction is the inverse of String.
-func parseItemAction(text []byte) (ItemAction, error) {
-	for a, name := range itemActionNames {
-		if name == string(text) {
-			return ItemAction(a), nil
-		}
-	}
-	return noAction, unparsable("action %q: it must be one of %q", clip(text), itemActionNames[1:])
 }
 
 // Item is one element of a replication batch (upstream: ReplicationInstance).
@@ -192,7 +183,10 @@ func (i *Item) set(name, text []byte, given bool) (err error) {
 	case "status":
 		i.Status, i.HasStatus = registry.ParseStatus(string(text))
 	case "action":
-		i.Action, err = parseItemAction(text)
+		action := slices.Index(itemActionNames[:], string(text))
+		if i.Action = ItemAction(action); action < 0 {
+			err = unparsable("action %q: it must be one of %q", clip(text), itemActionNames[1:])
+		}
 	default:
 		return unparsable("unknown key %q in an item of a replication batch", clip(name))
 	}

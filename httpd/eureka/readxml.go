@@ -24,18 +24,6 @@ type xmlReader struct {
 	defaults []string // default name space of each enclosing element, then of the last one
 }
 
-func newXMLReader(body []byte) *xmlReader {
-	body = bytes.TrimPrefix(body, []byte("\uFEFF")) // allowed by XML, and sent by some platforms
-	dec := xml.NewDecoder(bytes.NewReader(body))
-	dec.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
-		if strings.EqualFold(charset, "us-ascii") {
-			return input, nil
-		}
-		return nil, fmt.Errorf("the charset is %q; it must be UTF-8", clip([]byte(charset)))
-	}
-	return &xmlReader{dec: dec}
-}
-
 // token returns the next token that matters: the start or end of an element, or text.
 func (r *xmlReader) token() (xml.Token, error) {
 	for {
@@ -281,7 +269,14 @@ func (n names) add(name string) error {
 // writes a list.
 func readXMLDocument(body []byte) (*draft, error) {
 	d := newDraft()
-	r := newXMLReader(body)
+	body = bytes.TrimPrefix(body, []byte("\uFEFF")) // allowed by XML, and sent by some platforms
+	r := &xmlReader{dec: xml.NewDecoder(bytes.NewReader(body))}
+	r.dec.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
+		if strings.EqualFold(charset, "us-ascii") {
+			return input, nil
+		}
+		return nil, fmt.Errorf("the charset is %q; it must be UTF-8", clip([]byte(charset)))
+	}
 	seen := names{}
 	err := r.document("instance", func(e xml.StartElement) error {
 		name := elementName(e)

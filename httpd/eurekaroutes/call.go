@@ -1,6 +1,7 @@
 package eurekaroutes
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,8 +29,8 @@ type Eureka struct {
 	*web.Node
 	config    Config
 	documents *documents
-	readOnly  *readOnly // nil without a read-only cache
-	gate      gate
+	readOnly  *readOnly                 // nil without a read-only cache
+	opens     atomic.Pointer[time.Time] // when fetches are let in; nil until the first request to the loaded registry
 	moves     *moves
 
 	contradictions prometheus.Counter
@@ -50,7 +51,7 @@ func New(n *web.Node, c Config) *Eureka {
 	if c.Refused == nil {
 		c.Refused = func(registry.Key, string, string, string) {}
 	}
-	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
+	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service)}
 	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
 	e.contradictions = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_http_contradicting_heartbeats_total", Help: "Heartbeats whose status contradicts the registration with the same timestamp.",
@@ -65,10 +66,6 @@ func New(n *web.Node, c Config) *Eureka {
 	n.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents."}, e.keptBytes))
 	return e
 }
-
-// ObserveLoad records whether the registry is loaded and empty. Call it before every request that could fill the
-// registry.
-func (e *Eureka) ObserveLoad() { e.gate.observe() }
 
 // KeptResponses returns how many responses the read-only cache keeps.
 func (e *Eureka) KeptResponses() int { return e.readOnly.len() }

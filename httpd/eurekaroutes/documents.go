@@ -109,18 +109,13 @@ func (d *documents) newestOf(k kind, v *registry.View, rep representation) *docu
 		return doc
 	}
 	d.count(k.String(), rep.format)
-	doc := l.rebuild(k, d.newest(v), rep)
+	// It shows what this node has by now, so that one build serves all requests that wait for it.
+	if latest := web.StaleView(d.service); latest != nil && latest.Epoch() == v.Epoch() && latest.Index() >= v.Index() {
+		v = latest
+	}
+	doc := l.rebuild(k, v, rep)
 	l.current.Store(doc)
 	return doc
-}
-
-// newest returns what this node has by now, so that one build serves all requests that wait for it.
-func (d *documents) newest(v *registry.View) *registry.View {
-	latest := web.StaleView(d.service)
-	if latest == nil || latest.Epoch() != v.Epoch() || latest.Index() < v.Index() {
-		return v
-	}
-	return latest
 }
 
 func (d *documents) count(kind string, f eureka.Format) {

@@ -48,7 +48,12 @@ func (c call) register() (any, error) {
 	if c.Err != nil {
 		return nil, c.recordRefusal(origin, key, "register", c.Err)
 	}
-	before := c.living(key)
+	var before *registry.Instance // with this key, if it has a lease now, as this node knows it
+	if v := web.StaleView(c.Service); v != nil {
+		if l, ok := v.Find(key); ok && (l.Permanent || c.Service.Health().Clock <= v.Ends(l)) {
+			before = l.Instance
+		}
+	}
 	result, err := c.Apply(origin, registry.Register{Instance: instance})
 	if c.recordRefusal(origin, key, "register", err) != nil {
 		return nil, err
@@ -60,18 +65,6 @@ func (c call) register() (any, error) {
 	c.LabelWrite(c.W.Header(), result)
 	c.W.WriteHeader(http.StatusNoContent)
 	return web.Sent, nil
-}
-
-// living returns the instance with a key if it has a lease now, as this node knows it, or nil.
-func (e *Eureka) living(key registry.Key) *registry.Instance {
-	v := web.StaleView(e.Service)
-	if v == nil {
-		return nil
-	}
-	if l, ok := v.Find(key); ok && (l.Permanent || e.Service.Health().Clock <= v.Ends(l)) {
-		return l.Instance
-	}
-	return nil
 }
 
 // warningHeader reports a probable mistake in an accepted registration.

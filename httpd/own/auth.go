@@ -188,17 +188,7 @@ func (c call) shownToken(k *access.Token) api.Token {
 	return shown
 }
 
-// createToken is POST /v1/rollcall/auth/tokens.
-func (c call) createToken() (any, error) {
-	k, secret := c.newToken()
-	return c.created(k, secret, access.Change{Create: []*access.Token{k}})
-}
-
-// bootstrap is POST /v1/rollcall/auth/bootstrap: it makes the first operator, once for each cluster.
-func (c call) bootstrap() (any, error) {
-	k, secret := c.newToken()
-	return c.created(k, secret, access.Founding(k))
-}
+func creation(k *access.Token) access.Change { return access.Change{Create: []*access.Token{k}} }
 
 // newToken returns the token that a body asks for.
 func (c call) newToken() (k *access.Token, secret string) {
@@ -225,17 +215,22 @@ func (c call) newToken() (k *access.Token, secret string) {
 	return k, secret
 }
 
-// created performs a change that makes a token, and shows its secret.
-func (c call) created(k *access.Token, secret string, op access.Change) (any, error) {
-	if err := k.Validate(); err != nil {
-		c.Refuse("%v", err)
+// created makes an endpoint of POST /v1/rollcall/auth/tokens, or of …/bootstrap, which makes the first operator, once
+// for each cluster. It performs a change that makes a token, and shows its secret.
+func created(by func(k *access.Token) access.Change) endpoint {
+	return func(c call) (any, error) {
+		k, secret := c.newToken()
+		op := by(k)
+		if err := k.Validate(); err != nil {
+			c.Refuse("%v", err)
+		}
+		if err := c.changeAccess(op); err != nil {
+			return nil, err
+		}
+		k.Created = c.World.Now().UnixMilli()
+		c.W.Header().Set("Cache-Control", "no-store")
+		return api.NewToken{Token: c.shownToken(k), Secret: secret}, nil
 	}
-	if err := c.changeAccess(op); err != nil {
-		return nil, err
-	}
-	k.Created = c.World.Now().UnixMilli()
-	c.W.Header().Set("Cache-Control", "no-store")
-	return api.NewToken{Token: c.shownToken(k), Secret: secret}, nil
 }
 
 // token returns the token that a path names.

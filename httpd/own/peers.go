@@ -69,12 +69,6 @@ func (c call) repairPeer() (any, error) {
 	return diff, c.Did("peer_repair", c.Segment("name"), registry.Act{}, err)
 }
 
-// pausePeer is POST /v1/rollcall/peers/{name}/pause.
-func (c call) pausePeer() (any, error) { return c.setPaused(true) }
-
-// resumePeer is POST /v1/rollcall/peers/{name}/resume.
-func (c call) resumePeer() (any, error) { return c.setPaused(false) }
-
 // forgetSender is POST /v1/rollcall/peers/{name}/forget.
 func (c call) forgetSender() (any, error) {
 	sender, by := c.Segment("name"), c.By()
@@ -101,21 +95,24 @@ func (c call) comparePeer(compare func(ctx context.Context, peer string) (api.Pe
 	return diff, err
 }
 
-func (c call) setPaused(paused bool) (any, error) {
-	name, by := c.Segment("name"), c.By()
-	if c.Err != nil {
-		return nil, c.Err
+// setPaused makes an endpoint of POST /v1/rollcall/peers/{name}/pause or …/resume.
+func setPaused(paused bool) endpoint {
+	return func(c call) (any, error) {
+		name, by := c.Segment("name"), c.By()
+		if c.Err != nil {
+			return nil, c.Err
+		}
+		does := "peer_resume"
+		if paused {
+			does = "peer_pause"
+		}
+		if err := c.Did(does, name, by, web.WriteError(c.config.Peers.Pause(c.R.Context(), name, paused, by))); err != nil {
+			return nil, err
+		}
+		c.Log.Info("an operator paused or resumed a peer", "peer", name, "paused", paused, "author", by.Author, "reason", by.Reason)
+		c.W.WriteHeader(http.StatusNoContent)
+		return web.Sent, nil
 	}
-	does := "peer_resume"
-	if paused {
-		does = "peer_pause"
-	}
-	if err := c.Did(does, name, by, web.WriteError(c.config.Peers.Pause(c.R.Context(), name, paused, by))); err != nil {
-		return nil, err
-	}
-	c.Log.Info("an operator paused or resumed a peer", "peer", name, "paused", paused, "author", by.Author, "reason", by.Reason)
-	c.W.WriteHeader(http.StatusNoContent)
-	return web.Sent, nil
 }
 
 // statusPatience bounds how long a page or an explanation waits for the state of replication, which may require asking

@@ -142,8 +142,20 @@ func removalSummary(e *api.Explanation, history []registry.Event) string {
 	if e.Removed.Kind == "evicted" {
 		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, Time(e.Removed.At))
 	}
-	if n := len(history); n > 0 {
-		text += removalCause(history[n-1])
+	for _, last := range history[max(len(history)-1, 0):] { // what the event of the removal knows about it
+		switch {
+		case last.Kind == registry.EventEvicted:
+			if last.For > 0 {
+				text += fmt.Sprintf(", %s after its last renewal", Span(last.For))
+			}
+			if last.By.Reason != "" {
+				text += " (" + last.By.Reason + ")"
+			}
+		case last.Kind == registry.EventCanceled && last.By.Reason != "":
+			text += ", because " + last.By.Reason
+		case last.Kind == registry.EventCanceled:
+			text += " " + bySender(last.Origin)
+		}
 	}
 	if o := e.Override; o != nil {
 		until := e.Removed.At + registry.MaxRemovalAge
@@ -156,27 +168,6 @@ func removalSummary(e *api.Explanation, history []registry.Event) string {
 		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", Time(q.Until), By(*q))
 	}
 	return text + "."
-}
-
-// removalCause says what the event of a removal knows about it.
-func removalCause(last registry.Event) string {
-	switch last.Kind {
-	case registry.EventEvicted:
-		text := ""
-		if last.For > 0 {
-			text = fmt.Sprintf(", %s after its last renewal", Span(last.For))
-		}
-		if last.By.Reason != "" {
-			text += " (" + last.By.Reason + ")"
-		}
-		return text
-	case registry.EventCanceled:
-		if last.By.Reason != "" {
-			return ", because " + last.By.Reason
-		}
-		return " " + bySender(last.Origin)
-	}
-	return ""
 }
 
 // bySender names the sender of an operation.

@@ -68,19 +68,6 @@ func (c *Call) Reserve(bytes int) error {
 	return charge(c.W, want)
 }
 
-// shrinkReservation reduces the reservation of a built response to its size, until it is written.
-func shrinkReservation(w http.ResponseWriter, size int) {
-	a := responseUnder(w)
-	if a == nil || a.reserved <= int64(size) {
-		return
-	}
-	spare := a.reserved - int64(size)
-	a.pool.Release(spare)
-	a.reserved -= spare
-	a.budget.taken.Add(-spare)
-	a.charged -= spare
-}
-
 // chargedReader charges a body as it arrives: a sender that promises much and sends nothing takes nothing.
 type chargedReader struct {
 	from io.Reader

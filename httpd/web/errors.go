@@ -39,8 +39,8 @@ func (r *Refusal) Error() string {
 
 // Because returns a refusal that says more to the client; any other error is returned unchanged.
 func Because(err error, why string) error {
-	var r *Refusal
-	if !errors.As(err, &r) {
+	r, ok := errors.AsType[*Refusal](err)
+	if !ok {
 		return err
 	}
 	said := *r

@@ -83,7 +83,7 @@ func (c *Call) Hold() (ctx context.Context, done func(), err error) {
 
 // EndedBy returns the refusal that ended a context of Hold, or nil.
 func EndedBy(ctx context.Context) error {
-	if refusal := (*Refusal)(nil); errors.As(context.Cause(ctx), &refusal) {
+	if refusal, ok := errors.AsType[*Refusal](context.Cause(ctx)); ok {
 		return refusal
 	}
 	return nil
