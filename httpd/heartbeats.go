@@ -76,7 +76,7 @@ func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	server.RegisterOnShutdown(b.stop)
 	server.RegisterOnShutdown(h.EndWatches)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(&returnedListener{b, l.Addr()}) }()
+	go func() { served <- server.Serve(&returnedListener{l, b}) }()
 	err := server.Serve(l)
 	b.stop()
 	<-served // ends now, because no connection is returned any more
@@ -173,8 +173,8 @@ func (b *heartbeats) remove(c *beatConn, back, odd bool) {
 
 // returnedListener hands connections back to net/http.
 type returnedListener struct {
-	b    *heartbeats
-	addr net.Addr
+	net.Listener // on which the connections came
+	b            *heartbeats
 }
 
 // Accept implements net.Listener.
@@ -189,9 +189,6 @@ func (l *returnedListener) Accept() (net.Conn, error) {
 
 // Close implements net.Listener. It does nothing: this listener ends with the other one.
 func (l *returnedListener) Close() error { return nil }
-
-// Addr implements net.Listener.
-func (l *returnedListener) Addr() net.Addr { return l.addr }
 
 // takeOver serves further heartbeats on the connection of r, if r is at least the second in a row and the connection
 // can be taken over. The caller has already responded on w.

@@ -34,15 +34,14 @@ func (h *Handler) routes() {
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(slices.Clone(rt.Methods)...)
 		}
 	}
-	for _, rt := range slices.Concat(h.own.Routes(), h.dashboard.Routes(), h.eureka.RootRoutes()) {
-		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(slices.Clone(rt.Methods)...)
-	}
-	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: h.config.ScrapeErrors})
+	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: store.NewPanics(h.config.Log, h.config.Metrics)})
 	scraped := web.Route[*web.Call]{Needs: web.ToRead(access.Metrics), Methods: web.Get, Path: "/metrics", Form: web.EurekaForm, Do: func(c *web.Call) (any, error) {
 		exposed.ServeHTTP(c.W, c.R)
 		return web.Sent, nil
 	}}
-	h.router.Handle(scraped.Path, h.handle(scraped.Path, scraped, false)).Methods(slices.Clone(scraped.Methods)...)
+	for _, rt := range append(slices.Concat(h.own.Routes(), h.dashboard.Routes(), h.eureka.RootRoutes()), scraped) {
+		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(slices.Clone(rt.Methods)...)
+	}
 	h.routeVerbatim()
 }
 
@@ -63,7 +62,9 @@ func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http
 		}
 		err := web.CheckQuery(r.URL.RawQuery, params)
 		if err == nil && writes && r.Method == http.MethodGet {
-			err = h.sites.checkWritingGet(r)
+			put := *r // any page can make a browser send a GET that writes, with its user's password
+			put.Method = http.MethodPut
+			err = h.sites.checkWrite(&put)
 		}
 		if err == nil {
 			err = h.node.NewCall(w, r, v1).Serve(rt)

@@ -54,14 +54,6 @@ func (s *sites) checkWrite(r *http.Request) error {
 	return nil
 }
 
-// checkWritingGet is checkWrite for a GET that writes, which any page can make a browser send, with its user's
-// password.
-func (s *sites) checkWritingGet(r *http.Request) error {
-	put := *r
-	put.Method = http.MethodPut
-	return s.checkWrite(&put)
-}
-
 // knows reports whether the request names this node. Probes may use any name: they read nothing. Only a browser can be
 // lured by a name, and a browser always sends one.
 func (s *sites) knows(r *http.Request) bool {

@@ -31,7 +31,7 @@ type Eureka struct {
 	documents *documents
 	readOnly  *readOnly                 // nil without a read-only cache
 	opens     atomic.Pointer[time.Time] // when fetches are let in; nil until the first request to the loaded registry
-	moves     *moves
+	moves     moves
 
 	contradictions prometheus.Counter
 }
@@ -56,9 +56,10 @@ func New(n *web.Node, c Config) *Eureka {
 	e.contradictions = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_http_contradicting_heartbeats_total", Help: "Heartbeats whose status contradicts the registration with the same timestamp.",
 	})
-	e.moves = &moves{world: n.World, log: n.Log, of: map[registry.Key]move{}, total: prometheus.NewCounter(prometheus.CounterOpts{
+	e.moves.of = map[registry.Key]move{}
+	e.moves.total = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_http_moved_registrations_total", Help: "Registrations from another address than that of the instance's live lease.",
-	})}
+	})
 	n.Metrics.MustRegister(e.contradictions, e.moves.total)
 	if c.ReadOnlyCache {
 		e.readOnly = &readOnly{world: n.World, began: time.Now(), service: n.Service, built: e.documents.count, responses: map[responseKey]*cachedResponse{}}

@@ -224,19 +224,16 @@ func (d *documents) sweep(now int64) {
 		return
 	}
 	for i := range d.lists {
-		d.lists[i].dropUnused(now)
+		l := &d.lists[i]
+		if l.current.Load() == nil || now-l.used.Load() < keepUnused.Milliseconds() {
+			continue
+		}
+		l.building.Lock()
+		l.current.Store(nil)
+		l.keptBytes.Store(0)
+		l.chunks, l.chunker = nil, chunker{}
+		l.building.Unlock()
 	}
-}
-
-func (l *list) dropUnused(now int64) {
-	if l.current.Load() == nil || now-l.used.Load() < keepUnused.Milliseconds() {
-		return
-	}
-	l.building.Lock()
-	defer l.building.Unlock()
-	l.current.Store(nil)
-	l.keptBytes.Store(0)
-	l.chunks, l.chunker = nil, chunker{}
 }
 
 // bytes returns the size of everything kept.

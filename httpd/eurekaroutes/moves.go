@@ -3,7 +3,6 @@ package eurekaroutes
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Bounds of moves.
@@ -23,11 +21,8 @@ const (
 )
 
 // moves remembers instances that a client registered at another address while they still had a lease. Mostly these are
-// two programs with one id, and only the last to register is listed. The first move of an instance is logged. Safe for
-// concurrent use.
+// two programs with one id, and only the last to register is listed.
 type moves struct {
-	world *world.World
-	log   *slog.Logger
 	total prometheus.Counter
 
 	mu sync.Mutex
@@ -40,13 +35,14 @@ type move struct {
 	times    int
 }
 
-// record notes that a client registered now over before, the instance of the same id with a lease, if the addresses
-// differ.
-func (m *moves) record(before, now *registry.Instance) {
+// recordMove notes that a client registered now over before, the instance of the same id with a lease, if the addresses
+// differ. It logs the first move of an instance.
+func (e *Eureka) recordMove(before, now *registry.Instance) {
 	from, to := servedAt(before), servedAt(now)
 	if from == to {
 		return
 	}
+	m := &e.moves
 	m.total.Inc()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +53,7 @@ func (m *moves) record(before, now *registry.Instance) {
 		return
 	}
 	if times == 1 {
-		m.log.Warn("an instance was registered at another address while it had a lease; two programs need two ids",
+		e.Log.Warn("an instance was registered at another address while it had a lease; two programs need two ids",
 			"app", key.App, "id", key.ID, "address", to, "before", from)
 	}
 	m.of[key] = move{from, to, time.Now(), times}
@@ -65,7 +61,7 @@ func (m *moves) record(before, now *registry.Instance) {
 
 // Moved says how an instance moved within the last hour, or returns "" if this node knows of no move.
 func (e *Eureka) Moved(key registry.Key) string {
-	m := e.moves
+	m := &e.moves
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of, ok := m.of[key]
@@ -73,7 +69,7 @@ func (e *Eureka) Moved(key registry.Key) string {
 		return ""
 	}
 	return fmt.Sprintf("It was registered with the address %s while it had a lease with %s, at %s (%d such registrations at this node). Two programs need two ids.",
-		of.to, of.from, m.world.Wall(of.at).UTC().Format(time.RFC3339), of.times)
+		of.to, of.from, e.World.Wall(of.at).UTC().Format(time.RFC3339), of.times)
 }
 
 // servedAt returns the address at which an instance serves.

@@ -27,16 +27,11 @@ func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key,
 		return 0, e.recordRefusal(origin, key, "renew", err)
 	}
 	results, err := e.Perform(ctx, origin, op)
-	if err != nil {
-		err = web.WriteError(err)
-		e.CountOperation(op, origin, web.OutcomeOfError(err))
+	if err != nil || results[0].Outcome == registry.Revoked {
+		_, err = e.CountResult(ctx, origin, op, results, err)
 		return 0, err
 	}
 	result := results[0]
-	if result.Outcome == registry.Revoked {
-		_, err := e.CountResult(ctx, origin, op, results, nil)
-		return 0, err
-	}
 	e.CountRenewal(origin, result.Outcome)
 	switch result.Outcome {
 	case registry.Done:

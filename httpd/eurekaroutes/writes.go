@@ -74,7 +74,7 @@ const warningHeader = "X-Rollcall-Warning"
 // the same id that has a lease; and an id that heartbeats must escape.
 func (c call) remark(before, instance *registry.Instance) {
 	if before != nil {
-		c.moves.record(before, instance)
+		c.recordMove(before, instance)
 	}
 	if id := instance.ID(); strings.Contains(id, "/") {
 		c.W.Header().Set(warningHeader, "the id has a slash: heartbeats must send it as %2F, or they get 404")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
@@ -78,19 +79,11 @@ func (c call) listRoles() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	roles := []api.Role{}
-	for _, r := range t.Roles {
-		roles = append(roles, shownRole(r))
-	}
-	return roles, nil
+	return listed(slices.Values(t.Roles), shownRole), nil
 }
 
 func shownRole(r *access.Role) api.Role {
-	shown := api.Role{Name: r.Name, Rules: []string{}}
-	for _, rule := range r.Rules {
-		shown.Rules = append(shown.Rules, rule.String())
-	}
-	return shown
+	return api.Role{Name: r.Name, Rules: listed(slices.Values(r.Rules), access.Rule.String)}
 }
 
 // getRole is GET /v1/rollcall/auth/roles/{name}.
@@ -168,11 +161,7 @@ func (c call) listTokens() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens := []api.Token{}
-	for _, k := range t.Tokens {
-		tokens = append(tokens, c.shownToken(k))
-	}
-	return tokens, nil
+	return listed(slices.Values(t.Tokens), c.shownToken), nil
 }
 
 func (c call) shownToken(k *access.Token) api.Token {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -118,14 +119,12 @@ func explainGone(e *api.Explanation, v *registry.View, rec registry.Removal, at 
 
 // History shows events of an instance, in their order.
 func History(events []registry.Event) []api.HistoryEvent {
-	shown := []api.HistoryEvent{}
-	for _, e := range events {
-		shown = append(shown, api.HistoryEvent{
+	return listed(slices.Values(events), func(e registry.Event) api.HistoryEvent {
+		return api.HistoryEvent{
 			At: e.At.Wall, What: e.Kind.String(), Text: eventText(e), Times: max(e.Times, 1),
 			Author: cmp.Or(e.By.Author, e.Origin.Principal), Reason: e.By.Reason, Says: e.By.Says,
-		})
-	}
-	return shown
+		}
+	})
 }
 
 // eventText says what happened. The author, the reason and the number of times have fields of their own.

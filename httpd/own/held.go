@@ -1,6 +1,7 @@
 package own
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -28,21 +29,18 @@ func Session(v *kv.View, now int64, s *kv.Session) api.Session {
 
 // Permits shows a lock or semaphore at a moment (lease clock, ms).
 func Permits(p *kv.Permits, now int64) api.Permits {
-	shown := api.Permits{Name: p.Name, Limit: int(p.Limit), Holders: holders(p.Holders), Queue: []api.Waiter{}, DelaysMS: []int64{}}
-	for _, w := range p.Queue {
-		shown.Queue = append(shown.Queue, api.Waiter{Session: w.Session, WaitedMS: max(now-w.Since, 0), LeftMS: max(w.Until-now, 0), Value: w.Value})
+	return api.Permits{
+		Name: p.Name, Limit: int(p.Limit), Holders: holders(p.Holders),
+		Queue: listed(slices.Values(p.Queue), func(w kv.Waiter) api.Waiter {
+			return api.Waiter{Session: w.Session, WaitedMS: max(now-w.Since, 0), LeftMS: max(w.Until-now, 0), Value: w.Value}
+		}),
+		DelaysMS: listed(slices.Values(p.Delays), func(until int64) int64 { return max(until-now, 0) }),
 	}
-	for _, until := range p.Delays {
-		shown.DelaysMS = append(shown.DelaysMS, max(until-now, 0))
-	}
-	return shown
 }
 
 // holders shows which sessions hold a lock or semaphore.
 func holders(holders []kv.Holder) []api.Holder {
-	shown := []api.Holder{} // an empty list, not null
-	for _, h := range holders {
-		shown = append(shown, api.Holder{Session: h.Session, Fence: uint64(h.Fence), Since: h.Wall, Value: h.Value})
-	}
-	return shown
+	return listed(slices.Values(holders), func(h kv.Holder) api.Holder {
+		return api.Holder{Session: h.Session, Fence: uint64(h.Fence), Since: h.Wall, Value: h.Value}
+	})
 }

@@ -185,7 +185,6 @@ func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte
 }
 
 // replicationState is GET /v1/rollcall/replication/state: everything that this node has, for a node that is starting.
-// A response that has begun and cannot be finished breaks off.
 func (c call) replicationState() (any, error) {
 	datacenter := c.Text("datacenter")
 	if c.Err != nil {
@@ -196,14 +195,21 @@ func (c call) replicationState() (any, error) {
 	if node := c.config.Peers.Waits(); node != "" {
 		c.W.Header().Set(waitsHeader, node)
 	}
+	return c.sendPieces("a copy of the state broke off", func(w io.Writer) error {
+		return c.config.Peers.State(c.R.Context(), datacenter, w)
+	})
+}
+
+// sendPieces sends what write writes. A response that has begun and cannot be finished breaks off, which is logged.
+func (c call) sendPieces(brokeOff string, write func(w io.Writer) error) (any, error) {
 	out := web.NewPieceWriter(c.W)
 	buffered := bufio.NewWriterSize(out, statePiece)
-	err := c.config.Peers.State(c.R.Context(), datacenter, buffered)
+	err := write(buffered)
 	if err == nil {
 		err = buffered.Flush()
 	}
 	if err != nil && out.Begun {
-		c.Log.Warn("a copy of the state broke off", "to", c.R.RemoteAddr, "err", err)
+		c.Log.Warn(brokeOff, "to", c.R.RemoteAddr, "err", err)
 		panic(http.ErrAbortHandler)
 	}
 	return web.Sent, err

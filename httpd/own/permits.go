@@ -30,11 +30,7 @@ func (p permitsOf) list() (any, error) {
 	return p.readCoordination(p.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
 		return web.Found{Index: uint64(v.Index()), Weight: v.PermitBytes, Document: func() (any, error) {
 			now := p.CoordinationClock(v)
-			shown := []api.Permits{} // an empty list, not null
-			for permits := range v.AllPermits(p.kind) {
-				shown = append(shown, Permits(permits, now))
-			}
-			return shown, nil
+			return listed(v.AllPermits(p.kind), func(permits *kv.Permits) api.Permits { return Permits(permits, now) }), nil
 		}}
 	}))
 }

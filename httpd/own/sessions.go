@@ -119,11 +119,7 @@ func (c call) listSessions() (any, error) {
 	return c.readCoordination(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
 		return web.Found{Index: uint64(v.SessionIndex()), Weight: web.SessionsWeight(v), Document: func() (any, error) {
 			now := c.CoordinationClock(v)
-			shown := []api.Session{} // an empty list, not null
-			for s := range v.Sessions() {
-				shown = append(shown, Session(v, now, s))
-			}
-			return shown, nil
+			return listed(v.Sessions(), func(s *kv.Session) api.Session { return Session(v, now, s) }), nil
 		}}
 	}))
 }

@@ -1,7 +1,6 @@
 package own
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -81,16 +80,10 @@ func (c call) saveSnapshot() (any, error) {
 	if c.R.Method == http.MethodHead {
 		return web.Sent, nil
 	}
-	out := web.NewPieceWriter(c.W)
-	buffered := bufio.NewWriterSize(out, statePiece)
-	if _, err = saved.WriteTo(buffered); err == nil {
-		err = buffered.Flush()
-	}
-	if err != nil && out.Begun {
-		c.Log.Warn("a snapshot broke off", "to", c.R.RemoteAddr, "err", err)
-		panic(http.ErrAbortHandler)
-	}
-	return web.Sent, err
+	return c.sendPieces("a snapshot broke off", func(w io.Writer) error {
+		_, err := saved.WriteTo(w)
+		return err
+	})
 }
 
 // restoreSnapshot is PUT /v1/rollcall/snapshot.

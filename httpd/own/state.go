@@ -35,24 +35,22 @@ func (c call) listInstances() (any, error) {
 		return nil, err
 	}
 	at := c.leaseClock(v.View)
-	shown := []api.Instance{} // shown as an empty list, not as null
-	for _, l := range leases {
-		shown = append(shown, Instance(v.View, at, l))
-	}
-	return shown, nil
+	return listed(slices.Values(leases), func(l *registry.Lease) api.Instance { return Instance(v.View, at, l) }), nil
 }
 
-func recentEvents(queue iter.Seq[registry.Recent]) []api.Event {
-	events := []api.Event{}
-	for r := range queue {
-		events = append(events, api.Event{At: r.Wall, App: r.Key.App, ID: r.Key.ID})
+// listed shows each of all. Without any it is an empty list, not null.
+func listed[T, S any](all iter.Seq[T], show func(T) S) []S {
+	shown := []S{}
+	for one := range all {
+		shown = append(shown, show(one))
 	}
-	return events
+	return shown
 }
 
 // events is GET /v1/rollcall/events.
 func (c call) events(v web.FreshView) (any, error) {
-	return api.Events{Registered: recentEvents(v.RecentlyRegistered()), Canceled: recentEvents(v.RecentlyCanceled())}, nil
+	show := func(r registry.Recent) api.Event { return api.Event{At: r.Wall, App: r.Key.App, ID: r.Key.ID} }
+	return api.Events{Registered: listed(v.RecentlyRegistered(), show), Canceled: listed(v.RecentlyCanceled(), show)}, nil
 }
 
 // clusterStatus is GET /v1/rollcall/status.

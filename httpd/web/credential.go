@@ -2,27 +2,24 @@ package web
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
-// credentialError says what is wrong with a credential. It never repeats it.
-type credentialError struct{ text string }
+// errUnknownCredential covers both missing tokens and wrong secrets: nobody learns which it was.
+var errUnknownCredential = errors.New("the token is not known here: it was revoked, or its secret was exchanged, or it never was")
 
-func (e *credentialError) Error() string { return e.text }
-
-// unknownCredential covers both missing tokens and wrong secrets: nobody learns which it was.
-var unknownCredential = &credentialError{"the token is not known here: it was revoked, or its secret was exchanged, or it never was"}
-
-// credentialOf returns a request's credential, or "". If there are several, they must be equal.
+// credentialOf returns a request's credential, or "". If there are several, they must be equal. The error says what is
+// wrong with it, and never repeats it.
 func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
 	found := func(credential string) {
 		switch {
 		case credential == "" || text == credential:
 		case text != "":
-			err = &credentialError{"two credentials contradict each other: send one (X-Consul-Token or Authorization)"}
+			err = errors.New("two credentials contradict each other: send one (X-Consul-Token or Authorization)")
 		default:
 			text = credential
 		}
@@ -40,7 +37,7 @@ func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
 	if strings.Contains(r.URL.RawQuery, "token=") {
 		if credential, _, _ := param(r.URL.RawQuery, "token"); access.Looks(credential) {
 			if !inQuery {
-				return "", &credentialError{"a token in the URL lands in logs and is not taken (auth.token-in-query): send it as X-Consul-Token or Authorization"}
+				return "", errors.New("a token in the URL lands in logs and is not taken (auth.token-in-query): send it as X-Consul-Token or Authorization")
 			}
 			found(credential)
 		}
@@ -76,11 +73,11 @@ func ofAuthorization(value string) (string, error) {
 		user, password, colon := strings.Cut(string(decoded), ":")
 		switch {
 		case err != nil || !colon:
-			return "", &credentialError{"the Authorization field is not a user and a password in base64"}
+			return "", errors.New("the Authorization field is not a user and a password in base64")
 		case password == "" && access.Looks(user): // http://rct_…@host
 			return user, nil
 		}
 		return password, nil
 	}
-	return "", &credentialError{"the Authorization field has an unknown scheme; Bearer and Basic are known"}
+	return "", errors.New("the Authorization field has an unknown scheme; Bearer and Basic are known")
 }

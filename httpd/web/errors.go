@@ -257,7 +257,7 @@ func WriteError(err error) error {
 
 // errRevoked refuses an operation whose sender has lost the token since, errNarrowed one whose sender's roles have
 // changed.
-var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found: " + unknownCredential.text}
+var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: errUnknownCredential.Error(), challenge: true, consul: "ACL not found: " + errUnknownCredential.Error()}
 
 var errNarrowed = &Refusal{Status: http.StatusForbidden, Text: narrowed, consul: narrowed, denial: true}
 

@@ -37,8 +37,9 @@ type Node struct {
 	responses   atomic.Pointer[pool]
 	senders     *senders
 	operations  *prometheus.CounterVec // by action, origin and outcome
-	renewals    renewals
 	acts        *prometheus.CounterVec // by act
+	// by outcome; renewals are the most frequent operation, so they are looked up once
+	clientRenewals, peerRenewals [renewOutcomes]prometheus.Counter
 }
 
 // pool holds the bytes of the budget that responses may take.
@@ -81,8 +82,8 @@ func NewNode(c Config) *Node {
 	n.held.node = n
 	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")
 	for outcome, name := range OutcomeNames[:renewOutcomes] {
-		n.renewals.client[outcome] = n.operations.WithLabelValues("renew", "client", name)
-		n.renewals.peer[outcome] = n.operations.WithLabelValues("renew", "replication", name)
+		n.clientRenewals[outcome] = n.operations.WithLabelValues("renew", "client", name)
+		n.peerRenewals[outcome] = n.operations.WithLabelValues("renew", "replication", name)
 	}
 	if c.Audit != nil {
 		c.Metrics.MustRegister(c.Audit.Lost)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -110,7 +111,7 @@ func (a *control) identify(r *http.Request) (*Principal, error) {
 	}
 	accessor, hash, err := access.Parse(text, a.cluster())
 	if err != nil {
-		return nil, &credentialError{err.Error()}
+		return nil, err
 	}
 	return a.principal(accessor, hash)
 }
@@ -118,7 +119,7 @@ func (a *control) identify(r *http.Request) (*Principal, error) {
 // principal returns the holder of a token.
 func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
 	now := a.World.Now().UnixMilli()
-	wrong := unknownCredential
+	wrong := errUnknownCredential
 	by := a.tables()
 	for i, h := range by.holders(accessor) {
 		switch {
@@ -135,7 +136,7 @@ func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal
 			}
 			return p, nil
 		case h.Expired(now) && h.Has(hash, now):
-			wrong = &credentialError{"the token has expired"}
+			wrong = errors.New("the token has expired")
 		}
 	}
 	return nil, wrong

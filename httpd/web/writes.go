@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -43,21 +41,16 @@ func (n *Node) CountOperation(op registry.Op, origin registry.Origin, outcome st
 	n.operations.WithLabelValues(registry.Operations.Name(op), from, outcome).Inc()
 }
 
-// renewals are the counters by outcome of renewals, the most frequent operation, which are looked up once.
-type renewals struct {
-	client, peer [renewOutcomes]prometheus.Counter
-}
-
 // renewOutcomes is the number of outcomes that a renewal can have.
 const renewOutcomes = int(registry.Refused) + 1
 
 // CountRenewal counts a renewal by its outcome.
 func (n *Node) CountRenewal(origin registry.Origin, outcome registry.Outcome) {
 	if origin.Replicated() {
-		n.renewals.peer[outcome].Inc()
+		n.peerRenewals[outcome].Inc()
 		return
 	}
-	n.renewals.client[outcome].Inc()
+	n.clientRenewals[outcome].Inc()
 }
 
 // contactEvery is how often a contact with a Eureka server is recorded, ms of lease clock.
