@@ -84,3 +84,16 @@ func (c chargedReader) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// shrinkReservation reduces the reservation of a built response to its size, until it is written.
+func shrinkReservation(w http.ResponseWriter, size int) {
+	a := responseUnder(w)
+	if a == nil || a.reserved <= int64(size) {
+		return
+	}
+	spare := a.reserved - int64(size)
+	a.pool.Release(spare)
+	a.reserved -= spare
+	a.budget.taken.Add(-spare)
+	a.charged -= spare
+}

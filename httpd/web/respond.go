@@ -41,16 +41,9 @@ func (e encoded) send(w http.ResponseWriter, status int, contentType string) {
 	if e.gzip {
 		header.Set("Content-Encoding", "gzip")
 	}
-	size := int64(len(e.body))
-	header.Set("Content-Length", strconv.FormatInt(size, 10))
-	if a := responseUnder(w); a != nil && a.reserved > size { // until it is written, the response takes only its size
-		spare := a.reserved - size
-		a.pool.Release(spare)
-		a.reserved -= spare
-		a.budget.taken.Add(-spare)
-		a.charged -= spare
-	}
-	SendBody(w, status, size, e.body)
+	header.Set("Content-Length", strconv.Itoa(len(e.body)))
+	shrinkReservation(w, len(e.body))
+	SendBody(w, status, int64(len(e.body)), e.body)
 }
 
 // net/http gives a connection 4 KiB of a response at a time: a slightly larger list takes two system calls, and wakes
