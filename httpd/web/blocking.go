@@ -77,7 +77,7 @@ func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 // block reads a source until its index is higher than the query's, its time is over or the context ends: at shutdown
 // it returns the last result; a caller that may not go on gets the refusal.
 func block(ctx context.Context, q Query, s Source) (Found, error) {
-	// never shorter than asked for, and a random bit longer, so that reads that began together do not all return together
+	// a random bit longer than asked for, so that reads that began together do not all return together
 	timer := time.NewTimer(q.Wait + rand.N(q.Wait/jitterFraction+1))
 	defer timer.Stop()
 	var last Found
