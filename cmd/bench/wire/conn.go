@@ -13,16 +13,25 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 )
 
-// The buffer for one read: at first enough for most responses, and once it was filled, so large that a full document
-// takes few reads.
 const (
-	fewBytes  = 4 << 10
-	manyBytes = 64 << 10
+	fewBytes  = 4 << 10  // the buffer of a connection: enough for most responses
+	manyBytes = 64 << 10 // one read of a long body that is dropped
+)
+
+var (
+	// ErrNotSent says that a request was not sent completely, so that no server can have acted on it.
+	ErrNotSent = errors.New("the request was not sent")
+
+	errShortWrite = errors.New("it does not fit into the connection's send buffer")
+	errNotHTTP    = errors.New("not an HTTP/1.1 answer")
+	errNoLength   = errors.New("the answer has no Content-Length, and is not chunked")
+	errSurplus    = errors.New("more bytes than the answer has")
 )
 
 // Conn is a keep-alive connection that has at most one request under way. One goroutine uses it, except for
@@ -37,10 +46,11 @@ type Conn struct {
 	look func(fd uintptr)      // c.peek, bound once likewise
 
 	request  []byte // not yet written
-	buf      []byte
-	response responseReader
+	into     []byte // where to read to
+	n        int    // bytes read
 	err      error
 	open     bool // what peek found
+	response response
 }
 
 // Dial opens a connection whose every exchange fails after deadline, unless SetDeadline changes that.
@@ -54,7 +64,8 @@ func DialContext(ctx context.Context, addr string, deadline time.Time) (*Conn, e
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{net: conn.(*net.TCPConn), buf: make([]byte, fewBytes)}
+	c := &Conn{net: conn.(*net.TCPConn)}
+	c.response.in = bufio.NewReaderSize((*answers)(c), fewBytes)
 	c.step, c.look = c.advance, c.peek
 	if c.raw, err = c.net.SyscallConn(); err == nil {
 		err = c.net.SetDeadline(deadline)
@@ -77,16 +88,15 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) 
 // it is when the server announces that it closes it (Idle); unless the error is ErrNotSent, the server may have acted
 // on the request.
 func (c *Conn) Exchange(request []byte) (status int, err error) {
-	c.request, c.err = request, nil
-	c.response.reset(c.KeepBody)
-	if err := c.raw.Read(c.step); err != nil {
+	c.request = request
+	if err := c.response.read(c.KeepBody); err != nil {
 		return 0, err
 	}
-	return c.response.status, c.err
+	return c.response.status, nil
 }
 
 // Size returns the size in bytes of the newest response's body.
-func (c *Conn) Size() int64 { return c.response.body }
+func (c *Conn) Size() int64 { return c.response.size }
 
 // Body returns the body of the newest response, if KeepBody was set. It is valid until the next exchange.
 func (c *Conn) Body() []byte { return c.response.text }
@@ -103,13 +113,25 @@ func (c *Conn) Closing() bool { return c.response.closes }
 
 // peek looks for what must not come between two exchanges: an end, an error, surplus bytes.
 func (c *Conn) peek(fd uintptr) {
-	_, _, err := syscall.Recvfrom(int(fd), c.buf[:1], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	var one [1]byte
+	_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	c.open = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
 }
 
-// advance writes the request, and then reads until the response is complete. Returning false waits until there is more
-// to read. Writing here, after the wait was armed, saves the read that would find nothing yet: a third of the system
-// calls.
+// answers is a connection as its reader sees it: the first read of an exchange also writes the request.
+type answers Conn
+
+// Read implements io.Reader.
+func (a *answers) Read(p []byte) (int, error) {
+	a.into, a.n, a.err = p, 0, nil
+	if err := a.raw.Read(a.step); err != nil {
+		return 0, err
+	}
+	return a.n, a.err
+}
+
+// advance writes the request, or reads. Returning false waits until there is something to read. Writing here, after the
+// wait was armed, saves the read that would find nothing yet: a third of the system calls.
 func (c *Conn) advance(fd uintptr) (done bool) {
 	if c.request != nil {
 		c.err = writeOnce(int(fd), c.request)
@@ -117,7 +139,7 @@ func (c *Conn) advance(fd uintptr) (done bool) {
 		return c.err != nil
 	}
 	for {
-		n, err := syscall.Read(int(fd), c.buf)
+		n, err := syscall.Read(int(fd), c.into)
 		switch {
 		case err == syscall.EAGAIN:
 			return false
@@ -125,26 +147,14 @@ func (c *Conn) advance(fd uintptr) (done bool) {
 			continue
 		case err != nil:
 			c.err = fmt.Errorf("read: %w", err)
-			return true
 		case n == 0:
 			c.err = io.ErrUnexpectedEOF
-			return true
+		default:
+			c.n = n
 		}
-		whole, err := c.response.read(c.buf[:n])
-		if n == fewBytes && len(c.buf) == fewBytes {
-			c.buf = make([]byte, manyBytes)
-		}
-		if whole || err != nil {
-			c.err = err
-			return true
-		}
+		return true
 	}
 }
-
-// ErrNotSent says that a request was not sent completely, so that no server can have acted on it.
-var ErrNotSent = errors.New("the request was not sent")
-
-var errShortWrite = errors.New("it does not fit into the connection's send buffer")
 
 // writeOnce writes a request, which is far smaller than the send buffer of an idle connection.
 func writeOnce(fd int, request []byte) error {
@@ -162,126 +172,78 @@ func writeOnce(fd int, request []byte) error {
 	}
 }
 
-// maxHead bounds a response's status line and header.
-const maxHead = 16 << 10
-
-var (
-	errNotHTTP  = errors.New("not an HTTP/1.1 answer")
-	errNoLength = errors.New("the answer has no Content-Length, and is not chunked")
-	errSurplus  = errors.New("more bytes than the answer has")
-)
-
-// responseReader reads an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be kept. It
-// knows what the measured servers send: a status line, a header with a Content-Length, a body; or a chunked body, as
-// in Tomcat's errors.
-type responseReader struct {
+// response is an HTTP/1.1 answer. Its body is dropped unless it is to be kept. It knows what the measured servers send:
+// a status line, a header with a Content-Length, a body; or a chunked body, as in Tomcat's errors.
+type response struct {
+	in      *bufio.Reader
 	status  int
-	body    int64  // size of the body: known at the end of a chunked one, otherwise once head is false
-	missing int64  // bytes of the body that have not arrived, unless it is chunked
-	head    bool   // the header is not complete
-	closes  bool   // the server closes the connection after the response
-	kept    []byte // the start of a header that came in pieces
-	keep    bool   // keep the body
-	text    []byte // the body so far, if it is kept
-	chunked bool
-	raw     []byte // a chunked body so far
+	length  int  // Content-Length; -1 if there is none
+	chunked bool // which goes before a length
+	closes  bool // the server closes the connection after the response
+	size    int64
+	text    []byte // the body, if it is kept
+	drop    []byte // takes a long body that is not
 }
 
-func (r *responseReader) reset(keep bool) {
-	*r = responseReader{head: true, kept: r.kept[:0], keep: keep, text: r.text[:0], raw: r.raw[:0]}
-}
-
-// read takes the next bytes and reports whether the response is complete.
-func (r *responseReader) read(b []byte) (whole bool, err error) {
-	if r.head {
-		if b, err = r.readHead(b); err != nil || r.head {
-			return false, err
-		}
+// read reads a response to its end.
+func (r *response) read(keep bool) (err error) {
+	r.text = r.text[:0]
+	if err = r.readHead(); err != nil {
+		return err
 	}
-	if r.chunked {
-		var body []byte
-		r.raw = append(r.raw, b...)
-		if body, whole, err = readChunked(r.raw); whole {
-			r.body = int64(len(body))
-			r.keepText(body)
-		}
-		return whole, err
-	}
-	if r.missing -= int64(len(b)); r.missing < 0 {
-		return false, errSurplus
-	}
-	r.keepText(b)
-	return r.missing == 0, nil
-}
-
-func (r *responseReader) keepText(b []byte) {
-	if r.keep {
-		r.text = append(r.text, b...)
-	}
-}
-
-// readHead returns what follows the header, if that is complete.
-func (r *responseReader) readHead(b []byte) (rest []byte, err error) {
-	if len(r.kept) > 0 {
-		r.kept = append(r.kept, b...)
-		b = r.kept
-	}
-	head, rest, complete := bytes.Cut(b, []byte("\r\n\r\n"))
-	if !complete {
-		if len(b) > maxHead {
-			return nil, errNotHTTP
-		}
-		if len(r.kept) == 0 {
-			r.kept = append(r.kept, b...)
-		}
-		return nil, nil
-	}
-	r.head = false
-	return rest, r.parseHead(head)
-}
-
-// statusLine is where the status ends, as in "HTTP/1.1 204".
-const statusLine = len("HTTP/1.1 ") + 3
-
-func (r *responseReader) parseHead(head []byte) (err error) {
-	if len(head) < statusLine || !bytes.HasPrefix(head, []byte("HTTP/1.1 ")) {
-		return errNotHTTP
-	}
-	if r.status, err = strconv.Atoi(string(head[statusLine-3 : statusLine])); err != nil {
-		return errNotHTTP
-	}
-	length := r.parseFields(head)
 	switch {
-	case r.status == http.StatusNoContent || r.status == http.StatusNotModified:
-		r.chunked = false
-		return nil
+	case r.status == http.StatusNoContent, r.status == http.StatusNotModified:
+		r.size = 0
 	case r.chunked:
-		return nil
-	case length == nil:
-		return errNoLength
+		err = r.readChunked(keep)
+	case r.length < 0:
+		err = errNoLength
+	default:
+		r.size = int64(r.length)
+		err = r.readBody(keep)
 	}
-	if r.body, err = strconv.ParseInt(string(length), 10, 64); err != nil || r.body < 0 {
-		return fmt.Errorf("Content-Length %q is not a number of bytes", length)
+	if err == nil && r.in.Buffered() > 0 {
+		err = errSurplus
 	}
-	r.missing = r.body
-	return nil
+	return err
 }
 
-// parseFields reads the header's fields that matter here, and returns the Content-Length, or nil. It compares lines by
-// hand, because almost all responses have only a line or two.
-func (r *responseReader) parseFields(head []byte) (length []byte) {
-	for len(head) > 0 {
-		var line []byte
-		line, head, _ = bytes.Cut(head, []byte("\r\n"))
+// readHead reads the status line, and the fields of the header that matter here. It compares lines by hand, because
+// almost all responses have only a line or two.
+func (r *response) readHead() error {
+	line, err := r.line()
+	if err != nil {
+		return err
+	}
+	code, ok := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
+	code, _, _ = bytes.Cut(code, []byte(" "))
+	if r.status, err = strconv.Atoi(string(code)); err != nil || !ok {
+		return errNotHTTP
+	}
+	r.length, r.chunked, r.closes = -1, false, false
+	for {
+		if line, err = r.line(); err != nil || len(line) == 0 {
+			return err
+		}
 		if value, ok := field(line, "content-length:"); ok {
-			length = value
+			if r.length, err = strconv.Atoi(string(value)); err != nil || r.length < 0 {
+				return fmt.Errorf("Content-Length %q is not a number of bytes", value)
+			}
 		} else if value, ok := field(line, "transfer-encoding:"); ok {
 			r.chunked = bytes.EqualFold(value, []byte("chunked"))
 		} else if value, ok := field(line, "connection:"); ok {
 			r.closes = bytes.EqualFold(value, []byte("close"))
 		}
 	}
-	return length
+}
+
+// line returns the next line, without its end.
+func (r *response) line() ([]byte, error) {
+	line, err := r.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, errNotHTTP
+	}
+	return bytes.TrimRight(line, "\r\n"), err
 }
 
 // field returns the value of a line that has a name, which ends with a colon.
@@ -290,6 +252,42 @@ func field(line []byte, name string) (value []byte, ok bool) {
 		return nil, false
 	}
 	return bytes.TrimSpace(line[len(name):]), true
+}
+
+// readBody reads a body of a known length. A long one does not go through the buffer: it takes few reads.
+func (r *response) readBody(keep bool) (err error) {
+	switch {
+	case keep:
+		r.text = slices.Grow(r.text, r.length)[:r.length]
+		_, err = io.ReadFull(r.in, r.text)
+		return err
+	case r.length <= fewBytes:
+		_, err = r.in.Discard(r.length)
+		return err
+	case r.drop == nil:
+		r.drop = make([]byte, manyBytes)
+	}
+	for n, left := 0, r.length; left > 0 && err == nil; left -= n {
+		n, err = r.in.Read(r.drop[:min(left, manyBytes)])
+	}
+	return err
+}
+
+// readChunked reads a chunked body (RFC 9112, 7.1), and the trailer, which ends with an empty line.
+func (r *response) readChunked(keep bool) error {
+	body, err := io.ReadAll(httputil.NewChunkedReader(r.in))
+	if err != nil {
+		return fmt.Errorf("chunked body: %w", err)
+	}
+	r.size = int64(len(body))
+	if keep {
+		r.text = append(r.text, body...)
+	}
+	for {
+		if line, err := r.line(); err != nil || len(line) == 0 {
+			return err
+		}
+	}
 }
 
 // Pause waits, and returns false if ctx ended first.
@@ -304,35 +302,5 @@ func Pause(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-var errChunk = errors.New("not a chunked body")
-
-// readChunked reads a chunked body (RFC 9112, 7.1) from as much of it as has come, and reports whether that is all of
-// it. It reads a long body only when it may have ended, not again with every piece that comes.
-func readChunked(raw []byte) (body []byte, whole bool, err error) {
-	if len(raw) > fewBytes && !bytes.HasSuffix(raw, []byte("\r\n\r\n")) {
-		return nil, false, nil
-	}
-	r := bufio.NewReader(bytes.NewReader(raw))
-	body, err = io.ReadAll(httputil.NewChunkedReader(r))
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF), err == nil && len(raw) == 0:
-		return nil, false, nil
-	case err != nil:
-		return nil, false, errChunk
-	}
-	for { // the trailer ends with an empty line
-		line, err := r.ReadBytes('\n')
-		switch {
-		case err != nil:
-			return nil, false, nil
-		case len(bytes.TrimSpace(line)) == 0:
-			if r.Buffered() > 0 {
-				return nil, false, errSurplus
-			}
-			return body, true, nil
-		}
 	}
 }
