@@ -46,52 +46,42 @@ const (
 // Closed sends each connection's next request when the previous one was answered, and counts what was sent and
 // answered within the window. A load without a window ends when its requests do, and counts all of them.
 func (b Bulk) Closed(ctx context.Context) (*BulkResult, error) {
-	return b.run(func(s *bulkSender, next func() []byte) {
-		for s.err == nil && ctx.Err() == nil {
-			now := time.Now()
-			if b.Window > 0 && !now.Before(s.end) {
-				return
-			}
-			request := next()
-			if request == nil {
-				return
-			}
-			s.closed(request, now)
+	return b.run(ctx, func(senders []*bulkSender) {
+		var all sync.WaitGroup
+		for _, s := range senders {
+			all.Go(s.closed)
 		}
-	}, ctx)
+		all.Wait()
+	})
 }
 
 // Open sends rate requests a second by a schedule that does not wait for responses, as many independent clients would.
 // A request that finds its connection busy is sent late, and its latency counts from when it should have been sent: a
 // server that stalls cannot hide the requests that it kept from being sent.
 func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
-	burst := max(b.Burst, 1)
-	due := &stream{rate: rate / float64(burst), cycle: b.Conns}
-	for range b.Conns {
-		due.queues = append(due.queues, newQueue())
-	}
-	pace := func(ctx context.Context, begin time.Time) {
-		ctx, end := context.WithCancel(ctx)
-		p := pacer{streams: []*stream{due}, rate: func(s *stream) float64 { return s.rate }, begin: begin, end: begin.Add(b.Warm + b.Window), onEnd: end}
-		p.hand = func(s *stream, at time.Time) {
+	return b.run(ctx, func(senders []*bulkSender) {
+		burst, turn := max(b.Burst, 1), 0
+		var due sync.WaitGroup
+		pacing, end := context.WithCancel(ctx)
+		begin := senders[0].begin.Add(-b.Warm)
+		p := pacer{
+			streams: []*stream{{rate: rate / float64(burst)}}, rate: func(s *stream) float64 { return s.rate },
+			begin: begin, end: begin.Add(b.Warm + b.Window), onEnd: end,
+		}
+		p.hand = func(_ *stream, at time.Time) {
+			s := senders[turn%len(senders)]
+			turn++
 			for range burst {
-				s.hand(at)
+				due.Go(func() { s.open(at) })
 			}
 		}
-		p.run(ctx)
-		due.close()
-	}
-	return b.run(func(s *bulkSender, next func() []byte) {
-		for intended, ok := due.queues[s.conn].pop(); ok && s.err == nil && ctx.Err() == nil; intended, ok = due.queues[s.conn].pop() {
-			if request := next(); request != nil {
-				s.open(request, intended)
-			}
-		}
-	}, ctx, pace)
+		p.run(pacing)
+		due.Wait()
+	})
 }
 
-// run opens the connections, runs work on all of them and beside concurrently, and adds up the results.
-func (b Bulk) run(work func(*bulkSender, func() []byte), ctx context.Context, beside ...func(ctx context.Context, begin time.Time)) (*BulkResult, error) {
+// run opens the connections, lets work use them, and adds up the results.
+func (b Bulk) run(ctx context.Context, work func([]*bulkSender)) (*BulkResult, error) {
 	senders, err := b.dial(ctx)
 	defer func() {
 		for _, s := range senders {
@@ -102,15 +92,11 @@ func (b Bulk) run(work func(*bulkSender, func() []byte), ctx context.Context, be
 		return nil, err
 	}
 	start := time.Now()
-	var wg sync.WaitGroup
 	for _, s := range senders {
 		s.begin, s.end = start.Add(b.Warm), start.Add(b.Warm+b.Window)
-		wg.Go(func() { work(s, b.Requests(s.conn, b.Conns)) })
+		s.next = b.Requests(s.conn, b.Conns)
 	}
-	for _, do := range beside {
-		wg.Go(func() { do(ctx, start) })
-	}
-	wg.Wait()
+	work(senders)
 	counted := b.Window
 	if counted == 0 {
 		counted = time.Since(start)
@@ -182,14 +168,16 @@ func (w WrongResponses) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// bulkSender is one connection of a load, with its counts. One goroutine uses it.
+// bulkSender is one connection of a load, with its counts.
 type bulkSender struct {
 	Bulk
 	ctx        context.Context // of the load
 	conn       int             // its number
 	until      time.Time       // when every exchange fails
 	begin, end time.Time       // the part that counts
+	next       func() []byte   // of the workload
 
+	mu        sync.Mutex // held while a request is under way; guards what follows
 	c         *wire.Conn
 	err       error    // of the last dial, which left no connection
 	sent      int      // requests
@@ -206,17 +194,38 @@ func (s *bulkSender) dial() {
 	}
 }
 
-// closed sends a request now, and counts its response if that also lies in the window.
-func (s *bulkSender) closed(request []byte, now time.Time) {
-	ok, done := s.exchange(request)
-	if ok && !now.Before(s.begin) && (s.Window == 0 || !done.After(s.end)) {
-		s.count(done.Sub(now))
+// closed sends one request after the other, and counts the responses that also lie in the window.
+func (s *bulkSender) closed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil && s.ctx.Err() == nil {
+		now := time.Now()
+		if s.Window > 0 && !now.Before(s.end) {
+			return
+		}
+		request := s.next()
+		if request == nil {
+			return
+		}
+		ok, done := s.exchange(request)
+		if ok && !now.Before(s.begin) && (s.Window == 0 || !done.After(s.end)) {
+			s.count(done.Sub(now))
+		}
 	}
 }
 
 // open sends a request that was due at intended, and counts it if that lies in the window, however late the response
 // is.
-func (s *bulkSender) open(request []byte, intended time.Time) {
+func (s *bulkSender) open(intended time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.ctx.Err() != nil {
+		return
+	}
+	request := s.next()
+	if request == nil {
+		return
+	}
 	ok, done := s.exchange(request)
 	if ok && !intended.Before(s.begin) && intended.Before(s.end) {
 		s.count(done.Sub(intended))

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,12 +48,11 @@ func refuses(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(need.Got(localcluster.ClaimPorts(1))(t)[0]))
 }
 
-func newCaller(t *testing.T, timeout time.Duration, nodes ...string) *caller {
+func newTestClient(t *testing.T, timeout time.Duration, nodes ...string) *client {
 	t.Helper()
 	l := need.Got(New(Config{Nodes: nodes, Timeout: timeout}))(t)
-	c := l.newCallers(1)[0]
-	t.Cleanup(c.close)
-	return c
+	t.Cleanup(l.hangUp)
+	return l.newClient(0)
 }
 
 var (
@@ -114,7 +112,11 @@ func TestCallEndsAsItsTriesDid(t *testing.T) {
 			if tc.timeout != 0 {
 				timeout = tc.timeout
 			}
-			r := newCaller(t, timeout, nodes...).call(t.Context(), request, tc.pinned)
+			var asked []int
+			if tc.pinned {
+				asked = []int{0}
+			}
+			r := newTestClient(t, timeout, nodes...).call(t.Context(), request, asked...)
 			if r.outcome != tc.outcome || r.status != tc.status || r.node != tc.node || r.doubtful != tc.doubtful {
 				t.Errorf("%s, status %d of node %d, doubtful %t, want %s, %d of %d, %t",
 					r.outcome, r.status, r.node, r.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
@@ -135,27 +137,16 @@ func TestCallsSkipANodeThatFailedForAWhile(t *testing.T) {
 		{name: "gave no answer in time", home: silentNode(t), pause: silentPause * timeout},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := newCaller(t, timeout, tc.home, refuses(t), refuses(t))
+			c := newTestClient(t, timeout, tc.home, refuses(t), refuses(t))
 			before := time.Now()
 			c.try(t.Context(), 0, readRequest)
 			off := c.links[0].skippedUntil
 			expect.That(t, !off.Before(before.Add(tc.pause)) && !off.After(time.Now().Add(tc.pause)),
 				"left out for %v, want %v from the failure", off.Sub(before), tc.pause)
-			for _, ask := range []struct {
-				when   string
-				at     time.Time
-				pinned bool
-				want   []int
-			}{
-				{when: "meanwhile", at: off.Add(-1), want: []int{1, 2}},
-				{when: "meanwhile, pinned", at: off.Add(-1), pinned: true, want: []int{0}},
-				{when: "then", at: off, want: []int{0, 1, 2}},
-			} {
-				expect.Slice(t, c.toAsk(ask.at, ask.pinned), ask.want, "%s: asks", ask.when)
-			}
+			expect.Slice(t, c.toAsk(off.Add(-1)), []int{1, 2}, "meanwhile: asks")
+			expect.Slice(t, c.toAsk(off), []int{0, 1, 2}, "then: asks")
 			c.links[1].skippedUntil, c.links[2].skippedUntil = off, off
-			got := c.toAsk(off.Add(-1), false)
-			expect.That(t, slices.Equal(got, []int{0, 1, 2}), "when all have failed: asks %v, want all of them", got)
+			expect.Slice(t, c.toAsk(off.Add(-1)), []int{0, 1, 2}, "when all have failed: asks")
 		})
 	}
 }
@@ -163,20 +154,20 @@ func TestCallsSkipANodeThatFailedForAWhile(t *testing.T) {
 // A connection that ended while no call was under way does not make a call uncertain: nothing was sent over it.
 func TestCallReplacesAConnectionThatEndedMeanwhile(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) {})
-	c := newCaller(t, time.Minute, addrOf(s))
-	need.Equal(t, c.call(t.Context(), writeRequest, false).outcome, trial.Done, "got")
+	c := newTestClient(t, time.Minute, addrOf(s))
+	need.Equal(t, c.call(t.Context(), writeRequest).outcome, trial.Done, "got")
 	s.CloseClientConnections()
 	for deadline := time.Now().Add(10 * time.Second); c.links[0].conn.Idle(); {
 		need.That(t, !time.Now().After(deadline), "the connection is open after 10 s")
 	}
-	r := c.call(t.Context(), writeRequest, false)
+	r := c.call(t.Context(), writeRequest)
 	expect.That(t, r.outcome == trial.Done && !r.doubtful, "got %s, doubtful %t, want %s", r.outcome, r.doubtful, trial.Done)
 }
 
 func TestCallAllocatesNothing(t *testing.T) {
-	c := newCaller(t, time.Minute, bareNode(t))
+	c := newTestClient(t, time.Minute, bareNode(t))
 	got := testing.AllocsPerRun(200, func() {
-		if r := c.call(t.Context(), readRequest, false); r.outcome != trial.Done {
+		if r := c.call(t.Context(), readRequest); r.outcome != trial.Done {
 			t.Fatalf("got %s, want %s", r.outcome, trial.Done)
 		}
 	})
@@ -268,9 +259,9 @@ func TestSplitAbortsCallsThatCrossIt(t *testing.T) {
 				close(asked)
 				<-goOn
 			})
-			c := newCaller(t, time.Hour, refuses(t), addrOf(s), statusServer(t, 200))
+			c := newTestClient(t, time.Hour, refuses(t), addrOf(s), statusServer(t, 200))
 			ended := make(chan callResult, 1)
-			go func() { ended <- c.call(t.Context(), readRequest, false) }()
+			go func() { ended <- c.call(t.Context(), readRequest) }()
 			<-asked
 			c.load.Reach.Split(tc.nodes)
 			if tc.outcome == trial.Done {
@@ -348,32 +339,23 @@ func TestClientsAreThoseThatCalled(t *testing.T) {
 func TestClientsThatFetchPollInTurnAboutOnceASecond(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Fetches: 6, Deltas: 0.5})
-	began := time.Now()
-	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
-	l.fetching = l.fetchStreams()
-	callers := l.newCallers(2)
-	for range 7 {
-		l.fetching[0].send(t.Context(), callers[1], time.Now())
-	}
-	l.fetching[1].send(t.Context(), callers[0], time.Now())
-	for _, c := range callers {
-		c.close()
-	}
-	var got []int
+	l.recorder.begin, l.recorder.end = time.Now(), time.Now().Add(time.Minute)
+	streams := l.fetchStreams()
+	send(t, streams, "fetches", 14)
+	send(t, streams, "deltas", 1)
+	var got, homes []int
 	for _, client := range l.Clients() {
-		got = append(got, client.Calls)
-		expect.Equal(t, client.Home, map[trial.Operation]int{trial.Fetch: 1}[client.Operation], "%s at home at", client.Operation)
+		got, homes = append(got, client.Calls), append(homes, client.Home)
 	}
-	expect.Slice(t, got, []int{3, 2, 2, 1}, "calls of the three clients of node 1, and of the one that asks for deltas:")
+	expect.Slice(t, got, []int{3, 3, 2, 2, 2, 2, 1}, "calls of the three clients of each node, and of the one that asks for deltas:")
+	expect.Slice(t, homes, []int{0, 1, 0, 1, 0, 1, 0}, "their homes:")
 }
 
 // forgets makes the servers forget an instance, and its client renew it.
 func forgets(t *testing.T, c *fakeCluster, l *Load, i *instance) {
 	t.Helper()
 	c.remove(i.id)
-	callers := l.newCallers(1)
-	l.fleet.renew(t.Context(), callers[0], i, time.Now())
-	callers[0].close()
+	l.fleet.insist(t.Context(), i, time.Now(), l.fleet.renew)
 }
 
 func TestHeartbeatThatIsNotFoundIsForgottenWithTheLastAcknowledgedTime(t *testing.T) {
@@ -391,10 +373,9 @@ func TestHeartbeatThatIsNotFoundIsForgottenWithTheLastAcknowledgedTime(t *testin
 	got := l.Forgotten(began)
 	need.That(t, len(got) == 2, "%d forgotten, want 2: %+v", len(got), got)
 	for n, last := range []time.Time{acked, again} {
-		at := got[n].At
-		got[n].At = 0
-		expect.Equal(t, got[n], trial.Forgotten{ID: i.id, Node: 0, Last: trial.Since(began, last)}, "forgotten are")
-		expect.That(t, at >= got[n].Last, "forgotten at %d, before it was last acknowledged at %d", at, got[n].Last)
+		f, want := got[n], trial.Since(began, last)
+		expect.That(t, f.ID == i.id && f.Node == 0 && f.Last-want <= 1 && want-f.Last <= 1 && f.At >= f.Last,
+			"forgotten: %+v, want %s at node 0, last acknowledged at %d", f, i.id, want)
 	}
 }
 
@@ -405,7 +386,6 @@ func TestHeartbeatAfterACancelIsNotForgotten(t *testing.T) {
 		again  bool
 		want   int
 	}{
-		{name: "canceled", want: 0},
 		{name: "canceled, and registered again", again: true, want: 1},
 		{name: "perhaps canceled, and registered again", status: http.StatusGatewayTimeout, again: true, want: 0},
 		{name: "not canceled, and registered again", status: http.StatusForbidden, again: true, want: 1},
@@ -414,13 +394,12 @@ func TestHeartbeatAfterACancelIsNotForgotten(t *testing.T) {
 			c := newFakeCluster(t, 1)
 			l := registered(t, c, scenario.Load{Instances: 1})
 			i := l.fleet.lasting[0]
-			callers := l.newCallers(1)
 			c.decide(func(s seen) int { return map[string]int{http.MethodDelete: tc.status}[s.method] })
-			l.fleet.cancelOnce(t.Context(), callers[0], i, time.Now())
+			caller := l.newClient(0)
+			l.fleet.cancelOnce(t.Context(), caller, i, time.Now())
 			if tc.again {
-				l.fleet.registerOnce(t.Context(), callers[0], i, time.Now())
+				l.fleet.renew(t.Context(), caller, i, time.Now())
 			}
-			callers[0].close()
 			forgets(t, c, l, i)
 			expect.Equal(t, len(l.Forgotten(time.Now())), tc.want, "forgotten:")
 		})

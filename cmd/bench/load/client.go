@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -15,18 +14,18 @@ import (
 )
 
 const (
-	refusedPause = 100 * time.Millisecond // before a caller retries a node that refused the connection
+	refusedPause = 100 * time.Millisecond // before a client retries a node that refused the connection
 	silentPause  = 2                      // before it retries one that gave no response, in Timeouts
 )
 
-// caller is one client: it has a home node, keep-alive connections, and at most one call under way. One goroutine uses
-// it at a time.
-type caller struct {
-	number int // unique among the callers of the load
-	turn   int // its index among the callers of its stream
-	home   int // turn modulo the nodes
+// client has a home node, keep-alive connections, and at most one call under way. Every call of a load is made by one;
+// what the call is, and when it is due, the clients are told. One goroutine uses it at a time.
+type client struct {
+	number int // unique in the load
+	home   int
 	load   *Load
-	bodies bool // keep the bodies of responses
+	bodies bool      // keep the bodies of responses
+	idle   time.Time // since then it has had nothing to do
 
 	links []link // by node
 	order []int  // nodes of the call under way; reused
@@ -36,32 +35,57 @@ type caller struct {
 	node int        // target of the try
 }
 
-// link is a caller's relation to one node.
+// link is a client's relation to one node.
 type link struct {
 	conn         *wire.Conn // nil if closed
 	skippedUntil time.Time  // until then other nodes, if any, are called instead
 }
 
-// newCallers makes n clients whose homes are the nodes in turn. Close each after use.
-func (l *Load) newCallers(n int) []*caller {
-	callers := make([]*caller, n)
-	for i := range callers {
-		c := &caller{
-			number: int(l.numbers.Add(1) - 1), turn: i, home: i % len(l.Nodes), load: l, bodies: true,
-			links: make([]link, len(l.Nodes)), order: make([]int, 0, len(l.Nodes)),
-		}
-		l.Reach.addCaller(c)
-		callers[i] = c
-	}
-	return callers
+func (l *Load) newClient(home int) *client {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.Nodes)
+	c := &client{number: len(l.clients), home: home, load: l, links: make([]link, n), order: make([]int, 0, n)}
+	l.clients = append(l.clients, c)
+	l.Reach.mu.Lock()
+	defer l.Reach.mu.Unlock()
+	l.Reach.clients = append(l.Reach.clients, c)
+	return c
 }
 
-// close closes the connections.
-func (c *caller) close() {
-	c.load.Reach.removeCaller(c)
-	for node := range c.links {
-		c.hangUp(node)
+// hangUp closes the connections of all clients, which must be idle.
+func (l *Load) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.clients {
+		for node := range c.links {
+			c.hangUp(node)
+		}
 	}
+}
+
+// pool is clients that make each other's calls: a call waits for the first one that is idle.
+type pool chan *client
+
+// newPools makes n clients, whose homes are the nodes in turn, in several pools, or in fewer if there are fewer
+// clients.
+func (l *Load) newPools(pools, n int) []pool {
+	all := make([]pool, min(pools, n))
+	for i := range all {
+		all[i] = make(pool, (n+len(all)-1)/len(all))
+	}
+	for i := range n {
+		all[i%len(all)] <- l.newClient(i % len(l.Nodes))
+	}
+	return all
+}
+
+// use waits for an idle client.
+func (p pool) use(do func(c *client)) {
+	c := <-p
+	do(c)
+	c.idle = time.Now()
+	p <- c
 }
 
 // callResult is how a call ended.
@@ -69,21 +93,23 @@ type callResult struct {
 	outcome trial.Outcome
 	status  int    // 0 without a response
 	node    int    // the last one asked
-	body    []byte // of the response, valid until the caller's next call
+	body    []byte // of the response, valid until the client's next call
 	done    time.Time
 	// doubtful says that an earlier try of this call may also have taken effect, or may still do so.
 	doubtful bool
 }
 
-// call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it can reach,
-// as stock clients do, while a node accepts no request, gives no response in time or refuses it: a node that is still
-// starting responds with 403. A node that accepted no connection, or gave no response, is skipped for a while, if
-// there is another one. The outcome is the last try's, except that it is Unknown for an unanswered write (Refused,
-// Unreached) if an earlier try may have taken effect.
-func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
-	now := time.Now()
+// call sends a request to the given nodes in turn, by default to the client's home node and then to the next nodes
+// that it can reach, as stock clients do, while a node accepts no request, gives no response in time or refuses it: a
+// node that is still starting responds with 403. A node that accepted no connection, or gave no response, is skipped
+// for a while, if there is another one. The outcome is the last try's, except that it is Unknown for an unanswered
+// write (Refused, Unreached) if an earlier try may have taken effect.
+func (c *client) call(ctx context.Context, request []byte, nodes ...int) callResult {
 	r := callResult{outcome: trial.Unreached, node: c.home}
-	for _, node := range c.toAsk(now, pinned) {
+	if nodes == nil {
+		nodes = c.toAsk(time.Now())
+	}
+	for _, node := range nodes {
 		if ctx.Err() != nil {
 			break
 		}
@@ -111,29 +137,24 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResu
 }
 
 // toAsk returns the nodes to call, in order. Valid until the next call.
-func (c *caller) toAsk(now time.Time, pinned bool) []int {
-	if pinned {
-		return append(c.order[:0], c.home)
-	}
-	nodes := c.reachable(func(node int) bool { return !now.Before(c.links[node].skippedUntil) })
-	if len(nodes) == 0 {
-		nodes = c.reachable(func(int) bool { return true })
-	}
-	return nodes
-}
-
-func (c *caller) reachable(which func(node int) bool) []int {
-	nodes := c.order[:0]
-	for i := range c.links {
-		if node := (c.home + i) % len(c.links); c.load.Reach.reaches(c.home, node) && which(node) {
-			nodes = append(nodes, node)
+func (c *client) toAsk(now time.Time) (nodes []int) {
+	for _, evenSkipped := range [...]bool{false, true} {
+		nodes = c.order[:0]
+		for i := range c.links {
+			node := (c.home + i) % len(c.links)
+			if c.load.Reach.reaches(c.home, node) && (evenSkipped || !now.Before(c.links[node].skippedUntil)) {
+				nodes = append(nodes, node)
+			}
+		}
+		if len(nodes) > 0 {
+			break
 		}
 	}
 	return nodes
 }
 
 // try calls one node.
-func (c *caller) try(ctx context.Context, node int, request []byte) (outcome trial.Outcome, status int) {
+func (c *client) try(ctx context.Context, node int, request []byte) (outcome trial.Outcome, status int) {
 	deadline := time.Now().Add(c.load.Timeout)
 	if err := c.connect(ctx, node, deadline); err != nil {
 		c.skip(node, err)
@@ -160,7 +181,7 @@ func (c *caller) try(ctx context.Context, node int, request []byte) (outcome tri
 
 // connect ensures an open connection to a node. It checks a used connection first, so that a node that was killed
 // meanwhile counts as unreached: nothing was sent to it.
-func (c *caller) connect(ctx context.Context, node int, deadline time.Time) (err error) {
+func (c *client) connect(ctx context.Context, node int, deadline time.Time) (err error) {
 	l := &c.links[node]
 	if l.conn != nil && !l.conn.Idle() {
 		c.hangUp(node)
@@ -169,12 +190,12 @@ func (c *caller) connect(ctx context.Context, node int, deadline time.Time) (err
 		if l.conn, err = wire.DialContext(ctx, c.load.Nodes[node], deadline); err != nil {
 			return err
 		}
-		l.conn.KeepBody = c.bodies
 	}
+	l.conn.KeepBody = c.bodies
 	return nil
 }
 
-func (c *caller) hangUp(node int) {
+func (c *client) hangUp(node int) {
 	if l := &c.links[node]; l.conn != nil {
 		l.conn.Close()
 		l.conn = nil
@@ -182,7 +203,7 @@ func (c *caller) hangUp(node int) {
 }
 
 // skip leaves a node alone for a while.
-func (c *caller) skip(node int, why error) {
+func (c *client) skip(node int, why error) {
 	pause := refusedPause
 	if errors.Is(why, os.ErrDeadlineExceeded) {
 		pause = silentPause * c.load.Timeout
@@ -191,7 +212,7 @@ func (c *caller) skip(node int, why error) {
 }
 
 // startTry lets abort end the try from now on, and returns false if the try would be aborted at once.
-func (c *caller) startTry(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
+func (c *client) startTry(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil || !c.load.Reach.reaches(c.home, node) || conn.SetDeadline(deadline) != nil {
@@ -202,7 +223,7 @@ func (c *caller) startTry(ctx context.Context, node int, conn *wire.Conn, deadli
 }
 
 // endTry ends what startTry began, and reports whether the try was aborted.
-func (c *caller) endTry() (aborted bool) {
+func (c *client) endTry() (aborted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	aborted = c.conn == nil
@@ -210,12 +231,12 @@ func (c *caller) endTry() (aborted bool) {
 	return aborted
 }
 
-// abort ends the try under way without a response, if the try goes to one of the selected nodes. Any goroutine may
-// call it at any time.
-func (c *caller) abort(which func(node int) bool) {
+// abort ends the try under way without a response, if the client can no longer reach its node. Any goroutine may call
+// it at any time.
+func (c *client) abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn != nil && which(c.node) {
+	if c.conn != nil && !c.load.Reach.reaches(c.home, c.node) {
 		// An error means that the connection is closed, which is just as good.
 		_ = c.conn.SetDeadline(time.Unix(1, 0))
 		c.conn = nil
@@ -238,21 +259,20 @@ func outcomeOf(status int) trial.Outcome {
 // Reach says which nodes the clients of a node can reach. With the zero value every client reaches every node. Safe
 // for concurrent use.
 type Reach struct {
-	splits atomic.Pointer[[][]int] // the nodes of one side of each split; replaced, never changed
-
-	mu      sync.Mutex
-	callers map[*caller]bool // callers whose calls a split may strike
+	mu      sync.RWMutex
+	splits  [][]int   // the nodes of one side of each split
+	clients []*client // whose calls a split may strike
 }
 
 // Split cuts the given nodes, and the clients with their home there, off from the others. A call under way across the
 // split gets no response.
 func (r *Reach) Split(nodes []int) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	splits := append(slices.Clone(r.current()), slices.Clone(nodes))
-	r.splits.Store(&splits)
-	for c := range r.callers {
-		c.abort(func(node int) bool { return !r.reaches(c.home, node) })
+	r.splits = append(r.splits, slices.Clone(nodes))
+	clients := r.clients
+	r.mu.Unlock()
+	for _, c := range clients {
+		c.abort()
 	}
 }
 
@@ -260,7 +280,7 @@ func (r *Reach) Split(nodes []int) {
 func (r *Reach) Join() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.splits.Store(nil)
+	r.splits = nil
 }
 
 // From returns the nodes, of n, that the clients of home can reach, home first, then in turn.
@@ -274,35 +294,11 @@ func (r *Reach) From(home, n int) []int {
 	return nodes
 }
 
-func (r *Reach) current() [][]int {
-	if splits := r.splits.Load(); splits != nil {
-		return *splits
-	}
-	return nil
-}
-
 // reaches reports whether the clients of home can reach a node.
 func (r *Reach) reaches(home, node int) bool {
-	for _, side := range r.current() {
-		if slices.Contains(side, home) != slices.Contains(side, node) {
-			return false
-		}
-	}
-	return true
-}
-
-// addCaller adds a caller to those whose calls a split can end; removeCaller removes it.
-func (r *Reach) addCaller(c *caller) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.callers == nil {
-		r.callers = make(map[*caller]bool)
-	}
-	r.callers[c] = true
-}
-
-func (r *Reach) removeCaller(c *caller) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.callers, c)
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return !slices.ContainsFunc(r.splits, func(side []int) bool {
+		return slices.Contains(side, home) != slices.Contains(side, node)
+	})
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -11,66 +10,56 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// fleet is the clients of a load's instances: of lasting ones, and of passing ones.
+// fleet is the clients of a load's instances: of lasting ones, of passing ones, and of sealed ones. Heartbeats of the
+// lasting ones are a stream; everything else that an instance's client does is a short script in its own goroutine.
 type fleet struct {
 	load     *Load
-	book     *truth.Book
 	interval time.Duration // between two heartbeats of an instance
 	lease    time.Duration
 	stay     time.Duration // of an instance that comes and goes
 	lasting  []*instance
-	arrivals atomic.Int64 // instances that have come; some may have canceled
+	idle     []pool // by home: clients that scripts use
+
+	staying atomic.Bool    // instances that come and go no longer cancel
+	sealing sync.WaitGroup // second writes of sealed instances
 
 	mu      sync.Mutex
 	passing []*instance // in the order of their arrival
 	seals   []*instance // in the order of their numbers
-	forgot  []pastForgotten
+	forgot  []trial.Forgotten
 	dice    *rand.Rand // chooses the instances to strike
-	agendas []*agenda  // by home node
-	// the lasting instances are being registered, and their agenda renews them; heartbeats begin later
-	registering bool
-	staying     bool // instances that come and go no longer cancel
-	awaited     int  // lasting instances not yet registered
-	complete    chan struct{}
 }
 
 // instance is one instance and its client, which does one thing at a time.
 type instance struct {
 	described
-	home    int
-	leaves  time.Time // when it cancels; zero if it lasts
-	version int64     // of its newest write; changed only by the goroutine that made the instance busy
-	// its newest acknowledged heartbeat or registration since its last cancel, likewise; zero if none
-	acked  time.Time
-	late   bool // a cancel got no answer, and may take effect at any time, likewise
+	home   int
+	leaves time.Time // when it cancels; zero if it lasts
+	mode   atomic.Int32
 	felt   struct{ heartbeats, registrations, cancels felt }
-	writes []pastSeal // of a sealed instance
 
-	// Guarded by the fleet.
-	mode       mode
-	busy       bool      // its client is at work
-	known      bool      // it was registered once
-	registered bool      // its registration is certain, and no cancel has begun since
-	canceling  bool      // a cancel has begun, and its outcome is uncertain
-	beat       time.Time // when its next heartbeat is due, for one that comes and goes
-	planned    time.Time // its time in the agenda; zero if it has none
+	work       sync.Mutex // held while its client is at work; guards what follows
+	version    int64      // of its newest write
+	registered bool       // its registration is certain, and no cancel has begun since
+	acked      time.Time  // its newest acknowledged heartbeat or registration since its last cancel; zero if none
+	late       bool       // a cancel got no answer, and may take effect at any time
+	left       bool       // it has canceled, and will not register again
+	writes     []trial.SealWrite
 }
 
-// mode is what the client of an instance does.
-type mode uint8
-
+// What the client of a lasting instance does: its mode.
 const (
-	living   mode = iota
-	flapping      // it cancels and registers again
-	silent        // it sends nothing until it restarts
-	dead          // it never sends anything again
-	canceled      // it has canceled, and will not register again
-	sealed        // it is written once or twice, and never again
+	living   int32 = iota
+	flapping       // it cancels and registers again
+	silent         // it sends nothing until it restarts
+	dead           // it never sends anything again
 )
 
 // Each purpose draws from its own sequence.
@@ -79,47 +68,50 @@ const (
 	diceKeys
 )
 
-// bookOf returns the load's book, or one that nobody reads.
-func bookOf(l *Load) *truth.Book {
-	if l.Book == nil {
-		return new(truth.Book)
-	}
-	return l.Book
-}
-
 const (
 	fewInstances = 1000 // up to this many instances an application has appFew of them, above it appMany
 	appFew       = 10
 	appMany      = 100
+
+	// heartbeatClients is how many clients of each node send the heartbeats of lasting instances. Up to this number
+	// each instance has its own client.
+	heartbeatClients = 256
+	// scriptClients is how many clients of a node's instances work at the same time, apart from the heartbeats of the
+	// lasting ones.
+	scriptClients = 64
+
+	retryPause = 500 * time.Millisecond // before repeating a registration or cancel of uncertain outcome
+	// flapPause is the time between a cancel and the next registration of a flapping instance, and vice versa.
+	flapPause = 500 * time.Millisecond
+	// sealPause is from the registration of a sealed instance to its second write.
+	sealPause = time.Second
 )
 
 // newFleet creates the instances of a load.
 func newFleet(l *Load) *fleet {
 	f := &fleet{
-		load: l, book: bookOf(l),
+		load:     l,
 		interval: cmp.Or(l.Load.Heartbeat.Duration(), 30*time.Second),
 		lease:    cmp.Or(l.Load.Lease.Duration(), 90*time.Second),
 		stay:     5 * time.Second,
 		lasting:  make([]*instance, l.Load.Instances),
+		idle:     l.newPools(len(l.Nodes), scriptClients*len(l.Nodes)),
 		dice:     rand.New(rand.NewPCG(l.Seed, diceFleet)),
-		awaited:  l.Load.Instances, complete: make(chan struct{}),
 	}
 	perApp := cmp.Or(l.PerApp, appFew)
 	if l.PerApp == 0 && len(f.lasting) > fewInstances {
 		perApp = appMany
 	}
-	callers := f.callers()
 	for i := range f.lasting {
 		app := fmt.Sprintf("%s-%03d", l.Prefix, i/perApp)
-		f.lasting[i] = f.describe(app, i, i%callers%len(l.Nodes))
-	}
-	if f.awaited == 0 {
-		close(f.complete)
-	}
-	for range l.Nodes {
-		f.agendas = append(f.agendas, newAgenda())
+		f.lasting[i] = f.describe(app, i, i%f.clients()%len(l.Nodes))
 	}
 	return f
+}
+
+// clients returns how many clients send heartbeats.
+func (f *fleet) clients() int {
+	return max(1, min(len(f.lasting), cmp.Or(f.load.Connections, heartbeatClients*len(f.load.Nodes))))
 }
 
 // describe makes an instance; number distinguishes it from the others of its application. Its host is its id, as with
@@ -131,433 +123,316 @@ func (f *fleet) describe(app string, number, home int) *instance {
 	}}
 }
 
-// register registers all lasting instances, as fast as the cluster accepts them, and renews those that wait for the
-// others and for then.
-func (f *fleet) register(ctx context.Context, then func() error) error {
-	f.planRegistrations()
-	ctx, stop := context.WithCancel(ctx)
-	var tending sync.WaitGroup
-	tending.Go(func() { f.tend(ctx) })
-	defer f.endRegistering()
-	defer tending.Wait()
+// Register registers all instances (Load.Instances) and the watched keys, as fast as the cluster accepts them, and
+// returns when all were acknowledged and Config.AwaitListed has returned. Instances that wait for this are renewed.
+func (l *Load) Register(ctx context.Context) error {
+	beating, stop := context.WithCancel(ctx)
+	var beats sync.WaitGroup
+	defer beats.Wait()
 	defer stop()
-	select {
-	case <-f.complete:
-		return then()
-	case <-ctx.Done():
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return fmt.Errorf("%d of %d instances could not be registered: %w", f.awaited, len(f.lasting), ctx.Err())
+	p := &pacer{streams: l.fleet.heartbeats(), rate: l.rate, begin: time.Now().Add(l.fleet.interval), onEnd: func() {}}
+	p.hand = func(s *stream, due time.Time) {
+		do := s.next()
+		beats.Go(func() { do(beating, due) })
 	}
+	beats.Go(func() { p.run(beating) })
+	if err := l.fleet.register(ctx); err != nil {
+		return err
+	}
+	if err := l.keys.register(ctx); err != nil || l.AwaitListed == nil {
+		return err
+	}
+	return l.AwaitListed(ctx)
 }
 
-// planRegistrations plans the registration of all lasting instances.
-func (f *fleet) planRegistrations() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.registering = true
-	now := time.Now()
+// register registers all lasting instances.
+func (f *fleet) register(ctx context.Context) error {
+	var failed atomic.Int64
+	var g errgroup.Group
+	g.SetLimit(scriptClients * len(f.load.Nodes))
 	for _, i := range f.lasting {
-		f.plan(i, now)
-	}
-}
-
-// endRegistering leaves the heartbeats of the lasting instances to their schedule.
-func (f *fleet) endRegistering() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.registering = false
-}
-
-// reserve makes the client of a registered, living instance busy, if it is idle.
-func (f *fleet) reserve(i *instance) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if i.busy || i.mode != living || !i.registered {
-		return false
-	}
-	i.busy = true
-	return true
-}
-
-// release makes the client of an instance idle, and plans what it does next. An instance that was stopped while it was
-// busy dies only now, when its last work has ended.
-func (f *fleet) release(i *instance, certain bool) {
-	now := time.Now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i.busy = false
-	switch {
-	case i.mode == dead || i.mode == silent:
-		f.book.Died(i.id, now)
-	case i.mode == canceled:
-	case i.mode == sealed:
-		if f.fate(i) != alone {
-			f.plan(i, i.writes[0].returned.Add(sealPause))
-		}
-	case !certain:
-		f.plan(i, now.Add(retryPause))
-	case i.mode == flapping:
-		f.plan(i, now.Add(flapPause))
-	case !i.registered:
-		f.plan(i, now)
-	case !i.leaves.IsZero() && !f.staying:
-		f.plan(i, earlier(i.beat, i.leaves))
-	case !i.leaves.IsZero():
-		f.plan(i, i.beat)
-	case f.registering:
-		f.plan(i, i.beat)
-	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-const (
-	retryPause = 500 * time.Millisecond // before repeating a registration or cancel of uncertain outcome
-	// errandClients is how many clients of a node's instances work at the same time, apart from the heartbeats of the
-	// lasting ones.
-	errandClients = 64
-)
-
-// agenda is what the clients of one home node's instances will do besides scheduled heartbeats: register, cancel, try
-// again, and everything that instances that come and go do.
-type agenda struct {
-	plans plans
-	woken chan struct{} // has an element if something was planned since attend last read the plans
-}
-
-func newAgenda() *agenda { return &agenda{woken: make(chan struct{}, 1)} }
-
-// planned is an instance whose client does something next at due. An earlier plan for it is not removed, but skipped
-// when its time has come.
-type planned struct {
-	due time.Time
-	*instance
-}
-
-// plans is a heap by time.
-type plans []planned
-
-func (p plans) Len() int           { return len(p) }
-func (p plans) Less(i, j int) bool { return p[i].due.Before(p[j].due) }
-func (p plans) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
-func (p *plans) Push(x any)        { *p = append(*p, x.(planned)) }
-func (p *plans) Pop() any {
-	last := len(*p) - 1
-	x := (*p)[last]
-	(*p)[last] = planned{}
-	*p = (*p)[:last]
-	return x
-}
-
-// plan makes the client of an instance do its next action at due, instead of an earlier plan. The fleet is locked.
-func (f *fleet) plan(i *instance, due time.Time) {
-	i.planned = due
-	a := f.agendas[i.home]
-	heap.Push(&a.plans, planned{due, i})
-	select {
-	case a.woken <- struct{}{}:
-	default:
-	}
-}
-
-// tend does what is planned until ctx ends, and returns when nothing is under way.
-func (f *fleet) tend(ctx context.Context) {
-	idle, hangUp := f.load.idleCallers()
-	defer hangUp()
-	var homes sync.WaitGroup
-	for n, a := range f.agendas {
-		homes.Go(func() { f.attend(ctx, a, idle[n]) })
-	}
-	homes.Wait()
-}
-
-// attend does what is planned in one agenda, each action by an idle caller.
-func (f *fleet) attend(ctx context.Context, a *agenda, idle chan *caller) {
-	var working sync.WaitGroup
-	defer working.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		i, due, do := f.due(a, time.Now())
-		if do == nil {
-			timer.Reset(time.Until(due))
-			select {
-			case <-timer.C:
-			case <-a.woken:
-			case <-ctx.Done():
+		g.Go(func() error {
+			if !f.insist(ctx, i, time.Now(), f.renew) {
+				failed.Add(1)
 			}
-			continue
-		}
-		c := <-idle // waits for a call that ends within the timeout, or with ctx
-		working.Go(func() {
-			f.release(i, do(ctx, c, i, due))
-			idle <- c
+			return nil
 		})
 	}
-}
-
-// longWait is longer than an agenda stays empty: something gets planned before.
-const longWait = time.Hour
-
-// errand is something that the client of an instance does. It reports whether the outcome is certain.
-type errand func(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool)
-
-// due returns the instance whose time has come, made busy, and its client's action. If do is nil, there is nothing to
-// do until due.
-func (f *fleet) due(a *agenda, now time.Time) (i *instance, due time.Time, do errand) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for len(a.plans) > 0 {
-		next := a.plans[0]
-		if next.due.After(now) {
-			return nil, next.due, nil
-		}
-		heap.Pop(&a.plans)
-		i := next.instance
-		if i.busy || !i.planned.Equal(next.due) {
-			continue
-		}
-		i.planned = time.Time{}
-		if do := f.next(i, next.due); do != nil {
-			i.busy = true
-			return i, next.due, do
-		}
+	_ = g.Wait() // no error: they are counted
+	if n := failed.Load(); n > 0 {
+		return fmt.Errorf("%d of %d instances could not be registered: %w", n, len(f.lasting), ctx.Err())
 	}
-	return nil, now.Add(longWait), nil
+	return nil
 }
 
-// stayOn makes instances that come and go stay registered from now on. Otherwise their cancels would go on for a while
-// after a load's end, and it would be uncertain what the nodes should hold.
-func (f *fleet) stayOn() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.staying = true
-}
-
-// next returns the action that the client of an idle instance has to do at a time, or nil if only heartbeats are due.
-func (f *fleet) next(i *instance, at time.Time) errand {
-	switch {
-	case i.mode == silent, i.mode == dead, i.mode == canceled:
+// heartbeats returns the stream of the lasting instances' heartbeats. They take turns, so that each is due at the same
+// distances, and always has the same client.
+func (f *fleet) heartbeats() []*stream {
+	n, turn := len(f.lasting), 0
+	if n == 0 {
 		return nil
-	case i.mode == sealed:
-		return f.sealAgain
-	case i.canceling, i.registered && i.mode == flapping:
-		return f.cancelOnce
-	case !i.registered:
-		return f.registerOnce
-	case i.leaves.IsZero() && !f.registering:
-		return nil
-	case !i.leaves.IsZero() && !at.Before(i.leaves) && !f.staying:
-		return f.cancelOnce
 	}
-	return f.renewOnce
+	pools := f.load.newPools(n, f.clients())
+	return []*stream{{rate: float64(n) / f.interval.Seconds(), lasting: true, next: func() call {
+		i, p := f.lasting[turn], pools[turn%len(pools)]
+		turn = (turn + 1) % n
+		return func(ctx context.Context, due time.Time) {
+			f.load.use(p, due, func(c *client) { f.beat(ctx, c, i, due) })
+		}
+	}}}
 }
 
-// renew sends a heartbeat, and registers an unknown instance again at once, as stock clients do. It reports whether
-// the outcome is certain.
-func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
-	r := c.call(ctx, i.renewal(i.version), false)
+// beat renews a lasting instance. One that is not registered now, or whose client is busy, misses its turn.
+func (f *fleet) beat(ctx context.Context, c *client, i *instance, due time.Time) {
+	if !i.work.TryLock() {
+		return
+	}
+	defer i.work.Unlock()
+	if i.mode.Load() == living && i.registered && !f.renew(ctx, c, i, due) {
+		again := time.Now().Add(retryPause)
+		f.load.background.Go(func() { f.insist(f.load.living, i, again, f.renew) })
+	}
+}
+
+// task is something that the client of an instance does. It reports whether the outcome is certain.
+type task func(ctx context.Context, c *client, i *instance, due time.Time) (certain bool)
+
+// insist performs a task at due, and again until its outcome is certain. It returns false if ctx ends, or the instance
+// was struck.
+func (f *fleet) insist(ctx context.Context, i *instance, due time.Time, do task) (certain bool) {
+	for wire.Pause(ctx, time.Until(due)) {
+		i.work.Lock()
+		if mode := i.mode.Load(); mode == silent || mode == dead {
+			i.work.Unlock()
+			return false
+		}
+		f.idle[i.home].use(func(c *client) { certain = do(ctx, c, i, due) })
+		i.work.Unlock()
+		if certain {
+			return true
+		}
+		due = time.Now().Add(retryPause)
+	}
+	return false
+}
+
+// renew sends a heartbeat, and registers an unknown instance again at once, as stock clients do. It registers an
+// instance that is not registered.
+func (f *fleet) renew(ctx context.Context, c *client, i *instance, due time.Time) (certain bool) {
+	if !i.registered {
+		return f.registerOnce(ctx, c, i, due)
+	}
+	r := c.call(ctx, i.renewal(i.version))
 	f.load.record(trial.Heartbeat, i.home, due, r, &i.felt.heartbeats)
 	switch r.outcome {
 	case trial.Done:
 		i.acked = r.done
-		f.book.Renewed(i.id, r.done)
+		f.load.Book.Renewed(i.id, r.done)
 	case trial.NotFound:
 		f.noteForgotten(i, r)
-		if f.markUnregistered(i) {
+		i.registered = false
+		if i.mode.Load() == living {
 			return f.registerOnce(ctx, c, i, r.done)
 		}
 	}
 	return true
 }
 
-// pastForgotten is a heartbeat answered 404.
-type pastForgotten struct {
-	id       string
-	node     int
-	at, last time.Time
-}
-
-// noteForgotten keeps a 404 if it is certain that the instance was registered before, and has not been canceled since.
+// noteForgotten keeps a heartbeat answered 404 if it is certain that the instance was registered before, and has not
+// been canceled since.
 func (f *fleet) noteForgotten(i *instance, r callResult) {
 	if i.acked.IsZero() || i.late {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forgot = append(f.forgot, pastForgotten{i.id, r.node, r.done, i.acked})
+	f.forgot = append(f.forgot, trial.Forgotten{
+		ID: i.id, Node: r.node, At: trial.Since(f.load.made, r.done), Last: trial.Since(f.load.made, i.acked),
+	})
 }
 
 // Forgotten returns the heartbeats answered 404.
 func (l *Load) Forgotten(began time.Time) []trial.Forgotten {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()
-	var all []trial.Forgotten
-	for _, p := range l.fleet.forgot {
-		all = append(all, trial.Forgotten{At: trial.Since(began, p.at), Node: p.node, ID: p.id, Last: trial.Since(began, p.last)})
+	all := slices.Clone(l.fleet.forgot)
+	for i := range all {
+		rebase(l.made, began, &all[i].At, &all[i].Last)
 	}
 	return all
 }
 
-// instances returns all instances so far.
+// instances returns all instances that send heartbeats, so far.
 func (f *fleet) instances() []*instance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Concat(f.lasting, f.passing)
 }
 
-// renewOnce renews an instance whose heartbeats have no schedule. The next one is due an interval after this one was
-// due, however late this one is.
-func (f *fleet) renewOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
-	f.mu.Lock()
-	i.beat = due.Add(f.interval)
-	f.mu.Unlock()
-	return f.renew(ctx, c, i, due)
-}
-
-// markUnregistered records that an instance is not registered, and reports whether its client should register it
-// again.
-func (f *fleet) markUnregistered(i *instance) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i.registered = false
-	return i.mode == living
-}
-
 // registerOnce registers an instance in its next version. After an unknown outcome it must be repeated: the conflict
 // rule ignores the older version, whenever that arrives.
-func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+func (f *fleet) registerOnce(ctx context.Context, c *client, i *instance, due time.Time) (certain bool) {
 	i.version++
-	f.book.Registering(i.id, i.version, time.Now())
-	r := c.call(ctx, i.registration(i.version), false)
+	r := f.load.write(i.described, i.version, trial.Write, func(request []byte) callResult { return c.call(ctx, request) })
 	f.load.record(trial.Register, i.home, due, r, &i.felt.registrations)
-	recordWrite(f.book, i.id, i.version, r, f.book.Registering, f.book.Registered)
 	if r.outcome != trial.Done {
 		return false
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	i.registered, i.acked = true, r.done
-	i.beat = r.done.Add(f.interval)
-	if !i.known && i.leaves.IsZero() {
-		if f.awaited--; f.awaited == 0 {
-			close(f.complete)
-		}
-	}
-	i.known = true
 	return true
 }
 
 // cancelOnce cancels an instance. NotFound is a certain outcome, too, but does not promise that no node lists the
 // instance: the book only learns that its client has died.
-func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+func (f *fleet) cancelOnce(ctx context.Context, c *client, i *instance, due time.Time) (certain bool) {
 	i.version++
 	i.felt.heartbeats.stop(time.Now())
-	f.book.Canceling(i.id, i.version, time.Now())
-	r := c.call(ctx, i.cancel(), false)
+	r := f.load.write(i.described, i.version, trial.Remove, func(request []byte) callResult { return c.call(ctx, request) })
 	f.load.record(trial.Cancel, i.home, due, r, &i.felt.cancels)
-	recordWrite(f.book, i.id, i.version, r, f.book.Canceling, f.book.Canceled)
 	certain = r.outcome.Answered()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i.registered, i.canceling, i.acked = false, !certain, time.Time{}
+	i.registered, i.acked = false, time.Time{}
 	i.late = i.late || r.doubtful || r.outcome == trial.Unknown
-	if certain && !i.leaves.IsZero() {
-		i.mode = canceled
-		if r.outcome == trial.NotFound {
-			f.book.Died(i.id, r.done)
-		}
+	i.left = certain && !i.leaves.IsZero()
+	if i.left && r.outcome == trial.NotFound {
+		f.load.Book.Died(i.id, r.done)
 	}
 	return certain
 }
 
-// recordWrite records in the book how a write ended whose begin the book knows. begin and done are the book's methods
-// for this kind of write. A write that was not found, or whose outcome is unknown, stays open.
-func recordWrite(b *truth.Book, id string, version int64, r callResult, begin, done func(id string, version int64, at time.Time)) {
+// write sends a registration or a cancel of an instance, and records it in the book. A write that was not found, or
+// whose outcome is unknown, stays open there.
+func (l *Load) write(d described, version int64, action trial.Action, send func(request []byte) callResult) callResult {
+	request, begin, done := d.registration(version), l.Book.Registering, l.Book.Registered
+	if action == trial.Remove {
+		request, begin, done = d.cancel(), l.Book.Canceling, l.Book.Canceled
+	}
+	begin(d.id, version, time.Now())
+	r := send(request)
 	if r.doubtful {
-		begin(id, version, r.done) // the earlier try, whose response never arrives
+		begin(d.id, version, r.done) // the earlier try, whose response never arrives
 	}
 	switch r.outcome {
 	case trial.Done:
-		done(id, version, r.done)
+		done(d.id, version, r.done)
 	case trial.Refused, trial.Unreached:
-		b.NotDone(id, version)
+		l.Book.NotDone(d.id, version)
 	}
+	return r
 }
 
-// heartbeatClients is how many clients of each node send the heartbeats of lasting instances. Up to this number each
-// instance has its own client.
-const heartbeatClients = 256
-
-// callers returns how many clients send heartbeats.
-func (f *fleet) callers() int {
-	most := f.load.Connections
-	if most == 0 {
-		most = heartbeatClients * len(f.load.Nodes)
-	}
-	return max(1, min(len(f.lasting), most))
-}
-
-// fleetStreams returns the heartbeats of the instances, and the registrations and cancels of the passing ones.
-func (l *Load) fleetStreams() []*stream {
-	var streams []*stream
-	if n := len(l.fleet.lasting); n > 0 {
-		callers := l.fleet.callers()
-		streams = append(streams, &stream{
-			source: &heartbeats{fleet: l.fleet, turns: make([]int, callers)},
-			rate:   float64(n) / l.fleet.interval.Seconds(), fixed: callers, lasting: true, cycle: n,
-		})
-	}
-	return append(streams, &stream{source: churn{l.fleet}, name: "registers", rate: l.Load.Registers})
-}
-
-// heartbeats are the lasting instances'. Caller c of n renews the instances c, c+n, c+2n …
-type heartbeats struct {
-	fleet *fleet
-	turns []int // by caller: how many instances it has passed in this round
-}
-
-// send renews the caller's next instance. One that is not registered now, or whose client is busy, misses its turn.
-func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
-	i := h.fleet.lasting[c.turn+h.turns[c.turn]*len(h.turns)]
-	h.turns[c.turn]++
-	if c.turn+h.turns[c.turn]*len(h.turns) >= len(h.fleet.lasting) {
-		h.turns[c.turn] = 0
-	}
-	if h.fleet.reserve(i) {
-		h.fleet.release(i, h.fleet.renew(ctx, c, i, due))
-	}
-}
-
-// churn registers instances that renew their leases like the others, and cancel after their stay.
-type churn struct{ fleet *fleet }
-
-func (s churn) send(ctx context.Context, c *caller, due time.Time) {
-	f := s.fleet
-	number := int(f.arrivals.Add(1))
-	i := f.describe(fmt.Sprintf("%s-CHURN", f.load.Prefix), number, c.home)
-	i.leaves, i.busy = due.Add(f.stay), true
+// arrive registers an instance that renews its lease like the others, and cancels after its stay.
+func (f *fleet) arrive(ctx context.Context, c *client, due time.Time) {
 	f.mu.Lock()
+	i := f.describe(f.load.Prefix+"-CHURN", len(f.passing)+1, c.home)
+	i.leaves = due.Add(f.stay)
 	f.passing = append(f.passing, i)
 	f.mu.Unlock()
-	f.release(i, f.registerOnce(ctx, c, i, due))
+	certain := f.renew(ctx, c, i, due)
+	again := time.Now().Add(retryPause)
+	f.load.background.Go(func() {
+		if certain || f.insist(f.load.living, i, again, f.renew) {
+			f.pass(f.load.living, i)
+		}
+	})
 }
 
-// flapPause is the time between a cancel and the next registration of a flapping instance, and vice versa.
-const flapPause = 500 * time.Millisecond
+// pass is the life of a passing instance once it is registered. A heartbeat is due an interval after the last one was
+// due, however late that was. After the load's end it no longer cancels: it would be uncertain for a while what the
+// nodes should hold.
+func (f *fleet) pass(ctx context.Context, i *instance) {
+	beat := i.acked.Add(f.interval)
+	for {
+		due, leaving := beat, i.leaves.Before(beat) && !f.staying.Load()
+		if leaving {
+			due = i.leaves
+		}
+		switch {
+		case !wire.Pause(ctx, time.Until(due)):
+			return
+		case !leaving:
+			version := i.version
+			f.insist(ctx, i, due, f.renew)
+			if beat = due.Add(f.interval); i.version != version { // it was registered again
+				beat = i.acked.Add(f.interval)
+			}
+		case !f.staying.Load():
+			f.insist(ctx, i, due, f.cancelOnce)
+			return
+		}
+	}
+}
+
+// What happens to a sealed instance after its registration, if that was acknowledged; otherwise nothing does.
+const (
+	alone = iota
+	again
+	canceledOnce
+	fates
+)
+
+// Sealed instances are never renewed, nor are watched keys: their leases, in seconds, outlast any trial.
+const (
+	endlessInterval = 1200
+	endlessDuration = 3600
+)
+
+// seal registers the next sealed instance, and a while later registers it in another version, or cancels it, or leaves
+// it alone. It is never written again.
+func (f *fleet) seal(ctx context.Context, c *client, due time.Time) {
+	f.mu.Lock()
+	n := len(f.seals)
+	i := &instance{home: c.home, described: described{
+		app: f.load.sealedApp(), id: fmt.Sprintf("sealed-%d", n), number: n, interval: endlessInterval, duration: endlessDuration,
+	}}
+	f.seals = append(f.seals, i)
+	f.mu.Unlock()
+	f.writeSealed(ctx, c, i, trial.Register, due)
+	fate := n / len(f.load.Nodes) % fates
+	if i.writes[0].Outcome != trial.Done || fate == alone {
+		return
+	}
+	o := trial.Register
+	if fate == canceledOnce {
+		o = trial.Cancel
+	}
+	second := time.Now().Add(sealPause)
+	f.sealing.Go(func() {
+		if wire.Pause(f.load.living, time.Until(second)) {
+			f.idle[i.home].use(func(c *client) { f.writeSealed(f.load.living, c, i, o, second) })
+		}
+	})
+}
+
+func (f *fleet) writeSealed(ctx context.Context, c *client, i *instance, o trial.Operation, due time.Time) {
+	i.version++
+	request := i.registration(i.version)
+	if o == trial.Cancel {
+		request = i.cancel()
+	}
+	called := time.Now()
+	r := c.call(ctx, request)
+	f.load.record(o, c.home, due, r, nil)
+	i.writes = append(i.writes, trial.SealWrite{
+		Cancel: o == trial.Cancel, Node: r.node, Outcome: r.outcome, Doubtful: r.doubtful,
+		Called: trial.Since(f.load.made, called), Returned: returned(f.load.made, r.outcome, r.done),
+	})
+}
+
+func (l *Load) sealedApp() string { return l.Prefix + "-SEALED" }
+
+// Sealed returns the sealed instances and their writes, and their application. Call it when Run has returned.
+func (l *Load) Sealed(began time.Time) (app string, all []trial.Sealed) {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	for _, i := range l.fleet.seals {
+		writes := slices.Clone(i.writes)
+		for n := range writes {
+			rebase(l.made, began, &writes[n].Called, &writes[n].Returned)
+		}
+		all = append(all, trial.Sealed{ID: i.id, Writes: writes})
+	}
+	return l.sealedApp(), all
+}
 
 // Die makes instances, drawn by the seed among the living, stop their heartbeats for ever, and returns how many. which
 // is a number or a share, as in scenario.Fault.
@@ -570,77 +445,146 @@ func (l *Load) Die(which string) (int, error) {
 // each.
 func (l *Load) Silence(which string) (count int, restart func(), err error) {
 	struck, err := l.fleet.stop(which, silent)
-	return len(struck), func() { l.fleet.restart(struck) }, err
-}
-
-// Flap makes instances cancel and register again, once a second each, until stop is called; they end registered.
-func (l *Load) Flap(which string) (count int, stop func(), err error) {
-	struck, err := l.fleet.flap(which)
-	return len(struck), func() { l.fleet.calm(struck) }, err
-}
-
-// stop draws living instances whose clients send nothing from now on. Calls under way still end.
-func (f *fleet) stop(which string, how mode) ([]*instance, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	struck, err := f.draw(which)
-	now := time.Now()
-	for _, i := range struck {
-		i.mode = how
-		i.felt.heartbeats.stop(now)
-		if !i.busy {
-			f.book.Died(i.id, now)
+	return len(struck), func() {
+		for now, i := time.Now(), 0; i < len(struck); i++ {
+			if struck[i].mode.CompareAndSwap(silent, living) {
+				l.background.Go(func() { l.fleet.insist(l.living, struck[i], now, l.fleet.renew) })
+			}
 		}
-	}
-	return struck, err
+	}, err
 }
 
-// restart restarts the clients of silent instances.
-func (f *fleet) restart(struck []*instance) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
+// stop draws living instances whose clients send nothing from now on. Calls under way still end: only then is the
+// instance dead.
+func (f *fleet) stop(which string, mode int32) ([]*instance, error) {
+	struck, err := f.draw(which, mode)
 	for _, i := range struck {
-		if i.mode != silent {
+		i.felt.heartbeats.stop(time.Now())
+		if i.work.TryLock() {
+			f.die(i)
 			continue
 		}
-		i.mode, i.registered, i.canceling = living, false, false
-		f.plan(i, now)
-	}
-}
-
-// flap draws living instances that cancel and register again from now on, spread over the time that both take.
-func (f *fleet) flap(which string) ([]*instance, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	struck, err := f.draw(which)
-	now := time.Now()
-	for n, i := range struck {
-		i.mode = flapping
-		f.plan(i, now.Add(2*flapPause*time.Duration(n)/time.Duration(len(struck))))
+		f.load.background.Go(func() {
+			i.work.Lock()
+			f.die(i)
+		})
 	}
 	return struck, err
 }
 
-// calm makes flapping instances stay registered: their next plan cancels nothing. A cancel that has begun is completed
-// first.
-func (f *fleet) calm(struck []*instance) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, i := range struck {
-		if i.mode == flapping {
-			i.mode = living
-		}
+// die records the death of an instance, unless it was restarted before its last call had ended, and ends its work.
+func (f *fleet) die(i *instance) {
+	defer i.work.Unlock()
+	if mode := i.mode.Load(); mode == silent || mode == dead {
+		i.registered = false
+		f.load.Book.Died(i.id, time.Now())
 	}
 }
 
-// draw draws lasting instances among the living. The fleet is locked.
-func (f *fleet) draw(which string) ([]*instance, error) {
-	alive := slices.DeleteFunc(slices.Clone(f.lasting), func(i *instance) bool { return i.mode != living })
+// Flap makes instances cancel and register again, once a second each, until stop is called; they end registered. They
+// are spread over the time that both take.
+func (l *Load) Flap(which string) (count int, stop func(), err error) {
+	struck, err := l.fleet.draw(which, flapping)
+	now := time.Now()
+	for n, i := range struck {
+		due := now.Add(2 * flapPause * time.Duration(n) / time.Duration(len(struck)))
+		l.background.Go(func() { l.fleet.flap(l.living, i, due) })
+	}
+	return len(struck), func() {
+		for _, i := range struck {
+			i.mode.CompareAndSwap(flapping, living)
+		}
+	}, err
+}
+
+// flap lets an instance cancel and register in turn. Once it is to stop, it begins no cancel, but completes one.
+func (f *fleet) flap(ctx context.Context, i *instance, due time.Time) {
+	for wire.Pause(ctx, time.Until(due)) && i.mode.Load() == flapping {
+		if !f.insist(ctx, i, due, f.cancelOnce) || !f.insist(ctx, i, time.Now().Add(flapPause), f.renew) {
+			return
+		}
+		due = time.Now().Add(flapPause)
+	}
+}
+
+// draw draws lasting instances among the living, which change their mode.
+func (f *fleet) draw(which string, mode int32) ([]*instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	alive := slices.DeleteFunc(slices.Clone(f.lasting), func(i *instance) bool { return i.mode.Load() != living })
 	n, err := scenario.Share(which, len(alive))
 	if err != nil {
 		return nil, err
 	}
 	f.dice.Shuffle(len(alive), func(a, b int) { alive[a], alive[b] = alive[b], alive[a] })
+	for _, i := range alive[:n] {
+		i.mode.Store(mode)
+	}
 	return alive[:n], nil
+}
+
+const (
+	cancelRounds = 10                     // of cancels of watched keys that reappeared
+	cancelPause  = 200 * time.Millisecond // between them
+)
+
+// cancelable is an instance to be canceled, and the node that it was registered at: another node may not know it yet.
+type cancelable struct {
+	described
+	home int
+}
+
+// CancelAll cancels what the load has registered and not canceled yet: instances and watched keys. Call it after Stop.
+// The error says how many may still be registered, until their leases end.
+func (l *Load) CancelAll(ctx context.Context) error {
+	defer l.hangUp()
+	var all, keys []cancelable
+	for _, i := range l.fleet.instances() {
+		if !i.left {
+			all = append(all, cancelable{i.described, i.home})
+		}
+	}
+	for _, key := range l.keys.keys {
+		all = append(all, cancelable{key.described, key.writers[0].home})
+		for home := range l.Nodes {
+			keys = append(keys, cancelable{key.described, home})
+		}
+	}
+	_, failed := l.cancel(ctx, all, false)
+	// Until no node knows one: without consensus, a write that another node has just received may arrive after the
+	// cancel, and is newer than what was canceled.
+	for range cancelRounds {
+		if done, _ := l.cancel(ctx, keys, true); done == 0 || !wire.Pause(ctx, cancelPause) {
+			break
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d instances could not be canceled", failed, len(all))
+	}
+	return nil
+}
+
+// cancel cancels instances, each by a client of its home, and counts those that were registered there (done) and those
+// without a response (failed).
+func (l *Load) cancel(ctx context.Context, all []cancelable, pinned bool) (done, failed int64) {
+	var left, lost atomic.Int64
+	var under sync.WaitGroup
+	for _, i := range all {
+		under.Go(func() {
+			l.fleet.idle[i.home].use(func(c *client) {
+				var nodes []int
+				if pinned {
+					nodes = []int{i.home}
+				}
+				switch outcome := c.call(ctx, i.cancel(), nodes...).outcome; {
+				case !outcome.Answered():
+					lost.Add(1)
+				case outcome == trial.Done:
+					left.Add(1)
+				}
+			})
+		})
+	}
+	under.Wait()
+	return left.Load(), lost.Load()
 }

@@ -158,7 +158,7 @@ func newTestLoad(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 		Nodes: c.addrs(), Load: s, Seed: 1, Prefix: "TEST", Timeout: 10 * time.Second, Book: new(truth.Book), History: new(History),
 	})
 	need.OK(t, err)
-	t.Cleanup(l.keys.close)
+	t.Cleanup(l.Stop)
 	return l
 }
 
@@ -169,14 +169,6 @@ func registered(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	return l
 }
 
-// tended lets the clients of a fleet follow their plans until the test ends.
-func tended(t *testing.T, f *fleet) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var tending sync.WaitGroup
-	tending.Go(func() { f.tend(ctx) })
-	t.Cleanup(func() { cancel(); tending.Wait() })
-}
-
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); {
@@ -185,22 +177,10 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// beat sends the next heartbeat of every lasting instance, by as many callers as its stream has.
+// beat sends the next heartbeat of every lasting instance.
 func beat(t *testing.T, l *Load) {
 	t.Helper()
-	h := l.fleetStreams()[0].source
-	callers := l.newCallers(l.fleet.callers())
-	for range l.fleet.lasting {
-		for _, c := range callers {
-			h.send(t.Context(), c, time.Now())
-		}
-		if len(callers) == len(l.fleet.lasting) {
-			break
-		}
-	}
-	for _, c := range callers {
-		c.close()
-	}
+	send(t, l.fleet.heartbeats(), "", len(l.fleet.lasting))
 }
 
 func TestRegisterGoesOnUntilEverythingIsAcknowledged(t *testing.T) {
@@ -231,11 +211,11 @@ func TestRegisterSaysHowManyWereNotRegisteredInTime(t *testing.T) {
 }
 
 func TestFleetIsSpreadOverNodesAndApplications(t *testing.T) {
-	for _, tc := range []struct{ instances, perApp, apps, callers int }{
-		{instances: 30, apps: 3, callers: 30},
-		{instances: 1000, apps: 100, callers: 768},
-		{instances: 2000, apps: 20, callers: 768},
-		{instances: 2000, perApp: 20, apps: 100, callers: 768},
+	for _, tc := range []struct{ instances, perApp, apps, clients int }{
+		{instances: 30, apps: 3, clients: 30},
+		{instances: 1000, apps: 100, clients: 768},
+		{instances: 2000, apps: 20, clients: 768},
+		{instances: 2000, perApp: 20, apps: 100, clients: 768},
 	} {
 		l := need.Got(New(Config{Nodes: []string{"a:1", "b:1", "c:1"}, PerApp: tc.perApp, Load: scenario.Load{Instances: tc.instances}}))(t)
 		apps, homes, ids := map[string]int{}, map[int]int{}, map[string]bool{}
@@ -244,7 +224,7 @@ func TestFleetIsSpreadOverNodesAndApplications(t *testing.T) {
 			homes[i.home]++
 			ids[i.id] = true
 		}
-		expect.That(t, len(apps) == tc.apps && len(ids) == tc.instances && l.fleet.callers() == tc.callers, "%d instances: %d applications, %d ids and %d clients, want %d, as many ids, and %d", tc.instances, len(apps), len(ids), l.fleet.callers(), tc.apps, tc.callers)
+		expect.That(t, len(apps) == tc.apps && len(ids) == tc.instances && l.fleet.clients() == tc.clients, "%d instances: %d applications, %d ids and %d clients, want %d, as many ids, and %d", tc.instances, len(apps), len(ids), l.fleet.clients(), tc.apps, tc.clients)
 		for home, n := range homes {
 			expect.That(t, n >= tc.instances/4, "%d instances: %d of them at node %d", tc.instances, n, home)
 		}
@@ -257,40 +237,22 @@ func TestFleetRenewsEveryInstanceInTurnAtItsHome(t *testing.T) {
 	l.Connections = 4 // fewer than instances
 	l.fleet = newFleet(l)
 	need.OK(t, l.Register(t.Context()))
-	h := l.fleetStreams()[0]
-	callers := l.newCallers(h.fixed)
-	need.That(t, h.cycle == 7 && h.fixed == 4 && h.lasting, "stream %+v, want a lasting cycle of 7 for 4 callers", h)
-	for n := range 3 * 7 {
-		h.send(t.Context(), callers[n%7%4], time.Now())
-	}
-	got := c.requests(http.MethodPut, "")
+	before := len(c.requests(http.MethodPut, ""))
+	send(t, l.fleet.heartbeats(), "", 3*7)
+	got := c.requests(http.MethodPut, "")[before:]
 	for n, s := range got {
 		i := l.fleet.lasting[n%7]
 		expect.That(t, s.id == i.id && s.node == i.home, "heartbeat %d is of %s at node %d, want %s at node %d", n, s.id, s.node, i.id, i.home)
 	}
-	expect.That(t, len(got) == 21 && l.Renewals() == 21, "%d heartbeats, %d acknowledged, want 21", len(got), l.Renewals())
-	for _, c := range callers {
-		c.close()
-	}
+	expect.That(t, len(got) == 21 && l.Renewals() == int64(before+21), "%d heartbeats, %d acknowledged, want 21 and %d before", len(got), l.Renewals(), before)
 }
 
 func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 10})
 	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 1550*time.Millisecond
-	tended(t, l.fleet)
-	streams := l.fleetStreams()
-	need.That(t, len(streams) == 1 && streams[0].name == "registers" && streams[0].rate == 10,
-		"streams %+v, want one of 10 registers per second", streams)
-	began := time.Now()
-	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
-	callers := l.newCallers(2)
-	for n := range 6 {
-		streams[0].send(t.Context(), callers[n%2], time.Now())
-	}
-	for _, c := range callers {
-		c.close()
-	}
+	l.recorder.begin, l.recorder.end = time.Now(), time.Now().Add(time.Minute)
+	send(t, l.streams(), "registers", 6)
 	expect.Equal(t, l.Book.Expected(), 6, "instances that the book expects:")
 	eventually(t, "all have canceled", func() bool { return len(c.requests(http.MethodDelete, "")) == 6 && c.registered() == 0 })
 	eventually(t, "the book expects nothing", func() bool { return l.Book.Expected() == 0 })
@@ -340,12 +302,9 @@ func TestCancelThatIsNotFoundCountsAsTheEndOfItsInstance(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Registers: 1})
 	l.fleet.stay = 0
-	callers := l.newCallers(1)
-	l.fleetStreams()[0].send(t.Context(), callers[0], time.Now())
-	callers[0].close()
+	c.decide(func(s seen) int { return map[string]int{http.MethodDelete: http.StatusNotFound}[s.method] })
+	send(t, l.streams(), "registers", 1)
 	id := c.requests(http.MethodPost, "")[0].id
-	c.remove(id)
-	tended(t, l.fleet)
 	ghosts := func() int { return l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
 	eventually(t, "a server that lists it lists a ghost", func() bool { return ghosts() == 1 })
 	expect.Equal(t, len(c.requests(http.MethodDelete, "")), 1, "cancels:")
@@ -377,7 +336,6 @@ func TestRegistrationThatIsUncertainIsRepeatedInTheNextVersion(t *testing.T) {
 	})
 	c.remove(i.id)
 	beat(t, l)
-	tended(t, l.fleet)
 	eventually(t, "the instance is registered again", func() bool { return c.version(i.id) == 4 })
 	eventually(t, "its client renews it", func() bool { beat(t, l); return len(c.requests(http.MethodPut, i.id)) > 1 })
 }
@@ -396,11 +354,11 @@ func TestBookKnowsOfTriesThatMayTakeEffectLate(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, now := new(truth.Book), time.Now()
+			l := need.Got(New(Config{Nodes: []string{"a:1"}, Book: b}))(t)
 			b.Registering("i", 1, now)
 			b.Registered("i", 1, now)
-			b.Registering("i", 2, now)
 			tc.a.done = now
-			recordWrite(b, "i", 2, tc.a, b.Registering, b.Registered)
+			l.write(described{id: "i"}, 2, trial.Write, func([]byte) callResult { return tc.a })
 			b.Canceling("i", 3, now)
 			b.Canceled("i", 3, now)
 			_, revived, _ := b.End(truth.Listing{"i": 2}, now.Add(time.Second), 0)
@@ -434,27 +392,27 @@ func TestDeadInstanceThatWasAtWorkDiedWhenThatHadEnded(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	i := l.fleet.lasting[0]
-	need.That(t, l.fleet.reserve(i) && !l.fleet.reserve(i), "an instance that lives must be taken once")
+	i.work.Lock() // its client is at work
 	need.Got(l.Die("1"))(t)
 	expect.That(t, l.Book.Alive(i.id), "it is dead by the book, though a heartbeat is under way that may be acknowledged")
-	l.fleet.release(i, true)
-	expect.That(t, !l.Book.Alive(i.id), "it lives by the book, though its client has stopped")
+	i.work.Unlock()
+	eventually(t, "it is dead by the book", func() bool { return !l.Book.Alive(i.id) })
 }
 
 func TestFaultDrawsItsInstancesByTheSeed(t *testing.T) {
-	dead := func(seed uint64) (numbers []int) {
+	struck := func(seed uint64) (numbers []int) {
 		l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed}))(t)
 		need.Got(l.Die("10%"))(t)
 		for n, i := range l.fleet.lasting {
-			if i.mode == dead {
+			if i.mode.Load() == dead {
 				numbers = append(numbers, n)
 			}
 		}
 		return numbers
 	}
-	a, b := dead(1), dead(1)
+	a, b := struck(1), struck(1)
 	expect.That(t, slices.Equal(a, b), "seed 1 draws %v, and %v another time", a, b)
-	a, b = dead(1), dead(2)
+	a, b = struck(1), struck(2)
 	expect.That(t, !slices.Equal(a, b), "seeds 1 and 2 draw %v", a)
 }
 
@@ -476,7 +434,6 @@ func TestFaultStrikesOnlyTheLivingAndRefusesWhatIsNoPartOfThem(t *testing.T) {
 func TestSilentInstancesRegisterWhenTheyBeginAnew(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 10})
-	tended(t, l.fleet)
 	n, restart, err := l.Silence("50%")
 	need.That(t, n == 5 && err == nil, "%d are silenced, %v, want 5", n, err)
 	beat(t, l)
@@ -494,7 +451,6 @@ func TestSilentInstancesRegisterWhenTheyBeginAnew(t *testing.T) {
 func TestFlappingInstancesCancelAndRegisterInTurnAndEndRegistered(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 4})
-	tended(t, l.fleet)
 	n, stop, err := l.Flap("2")
 	need.That(t, n == 2 && err == nil, "%d flap, %v, want 2", n, err)
 	eventually(t, "three cancels", func() bool { return len(c.requests(http.MethodDelete, "")) >= 3 })
@@ -528,7 +484,6 @@ func TestCancelIsRepeatedUntilItIsCertain(t *testing.T) {
 		return 0
 	})
 	l := registered(t, c, scenario.Load{Instances: 1})
-	tended(t, l.fleet)
 	_, stop, err := l.Flap("1")
 	need.OK(t, err)
 	eventually(t, "the first cancel", func() bool { return len(c.requests(http.MethodDelete, "")) >= 1 })

@@ -12,15 +12,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // watchedKeys are the instances whose every write carries a version, and the clients that write them.
 type watchedKeys struct {
-	load  *Load
-	book  *truth.Book
-	keys  []*watchedKey
-	pools []*writerPool // by home node
+	load *Load
+	keys []*watchedKey
+	idle []chan *writer // by home node: writers that write nothing now; nil for a home without writers
 
 	mu   sync.Mutex
 	dice *rand.Rand
@@ -31,68 +30,55 @@ type watchedKey struct {
 	described
 	version atomic.Int64 // the newest drawn one
 	writers []*writer    // one, or at least one for each node
-	readers []*caller    // for writes in bursts: one for each node
+	readers []*client    // for writes in bursts: one for each node
 }
 
-// Watched keys are never renewed: their leases, in seconds, outlast any trial.
-const (
-	keyInterval = 1200
-	keyDuration = 3600
-)
+// writer is a client that writes one watched key, one call after the other. Only the goroutine that took it from idle
+// uses it, or the burst of its key.
+type writer struct {
+	*client
+	keys      *watchedKeys
+	key       *watchedKey
+	exclusive bool // an own key, which no other client writes
+	removed   bool // its last write was a cancel
+}
 
 // newKeys creates the watched keys of a load: those with one writer each, their homes the nodes in turn, and those
 // with a writer at every node.
 func newKeys(l *Load) *watchedKeys {
-	k := &watchedKeys{load: l, book: bookOf(l), dice: rand.New(rand.NewPCG(l.Seed, diceKeys))}
-	for range l.Nodes {
-		k.pools = append(k.pools, new(writerPool))
-	}
+	k := &watchedKeys{load: l, idle: make([]chan *writer, len(l.Nodes)), dice: rand.New(rand.NewPCG(l.Seed, diceKeys))}
 	for i := range l.Load.OwnKeys {
-		k.add(fmt.Sprintf("own-%d", i), true, i%len(l.Nodes))
-	}
-	everywhere := make([]int, max(l.Load.KeyWriters, len(l.Nodes)))
-	for n := range everywhere {
-		everywhere[n] = n % len(l.Nodes)
+		k.add(fmt.Sprintf("own-%d", i), true, i, 1)
 	}
 	for i := range l.Load.SharedKeys {
-		k.add(fmt.Sprintf("shared-%d", i), false, everywhere...)
-	}
-	for _, p := range k.pools {
-		p.open()
-	}
-	if k.bursts() {
-		for _, key := range k.keys {
-			key.readers = l.newCallers(len(l.Nodes))
-		}
+		k.add(fmt.Sprintf("shared-%d", i), false, 0, k.sharing())
 	}
 	return k
 }
 
+// sharing returns how many writers a shared key has.
+func (k *watchedKeys) sharing() int { return max(k.load.Load.KeyWriters, len(k.load.Nodes)) }
+
 func (k *watchedKeys) app() string { return k.load.Prefix + "-KEYS" }
 
-// add adds a key with a writer at each of some homes.
-func (k *watchedKeys) add(id string, own bool, homes ...int) {
+// add adds a key with a number of writers, whose homes are the nodes in turn from the first one on.
+func (k *watchedKeys) add(id string, own bool, first, writers int) {
+	l := k.load
 	key := &watchedKey{described: described{
-		app: k.app(), id: id, number: len(k.keys), interval: keyInterval, duration: keyDuration,
+		app: k.app(), id: id, number: len(k.keys), interval: endlessInterval, duration: endlessDuration,
 	}}
 	k.keys = append(k.keys, key)
-	for _, home := range homes {
-		w := &writer{keys: k, key: key, home: home, exclusive: own, callers: k.load.newCallers(len(k.load.Nodes))}
+	for n := range writers {
+		w := &writer{client: l.newClient((first + n) % len(l.Nodes)), keys: k, key: key, exclusive: own}
 		key.writers = append(key.writers, w)
-		k.pools[home].add(w)
-	}
-}
-
-// close closes the writers' connections.
-func (k *watchedKeys) close() {
-	for _, key := range k.keys {
-		for _, w := range key.writers {
-			for _, c := range w.callers {
-				c.close()
-			}
+		if k.idle[w.home] == nil {
+			k.idle[w.home] = make(chan *writer, l.Load.OwnKeys+l.Load.SharedKeys*k.sharing())
 		}
-		for _, c := range key.readers {
-			c.close()
+		k.idle[w.home] <- w
+	}
+	if k.bursts() {
+		for home := range l.Nodes {
+			key.readers = append(key.readers, l.newClient(home))
 		}
 	}
 }
@@ -108,7 +94,7 @@ func (l *Load) Keys() (app string, ids []string) {
 // register writes every watched key until a write of it was acknowledged.
 func (k *watchedKeys) register(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(errandClients)
+	g.SetLimit(scriptClients)
 	for n, key := range k.keys {
 		w := key.writers[n%len(key.writers)]
 		g.Go(func() error { return w.first(ctx) })
@@ -125,90 +111,92 @@ func (k *watchedKeys) draw(n int) int {
 
 // keyStreams returns the writes and reads of the watched keys.
 func (l *Load) keyStreams() []*stream {
-	if len(l.keys.keys) == 0 {
+	k := l.keys
+	if len(k.keys) == 0 {
 		return nil
 	}
-	writes := &stream{source: keyWrites{l.keys}, name: "writes", rate: l.Load.Writes}
-	if n := len(l.keys.keys); l.keys.bursts() {
-		writes = &stream{source: keyBursts{l.keys}, name: "writes", rate: l.Load.Writes, calls: l.Load.KeyWriters, fixed: n, cycle: n}
+	reads := &stream{name: "reads", rate: l.Load.Reads, next: l.inTurn(l.Load.Reads, func(ctx context.Context, c *client, due time.Time) {
+		k.look(ctx, c, k.keys[k.draw(len(k.keys))], due)
+	})}
+	if k.bursts() {
+		return []*stream{{name: "writes", rate: l.Load.Writes, calls: l.Load.KeyWriters, next: k.bursting()}, reads}
 	}
-	return []*stream{writes, {source: keyReads{l.keys}, name: "reads", rate: l.Load.Reads, bodies: true}}
+	turn := 0
+	return []*stream{{name: "writes", rate: l.Load.Writes, next: func() call {
+		idle := k.idle[turn%len(k.idle)]
+		turn++
+		return func(ctx context.Context, due time.Time) { k.write(ctx, idle, due) }
+	}}, reads}
+}
+
+// write lets a writer make its next write, drawn from the idle ones of its home. If none is idle, the write is sent
+// late, as by any client that still waits for a response.
+func (k *watchedKeys) write(ctx context.Context, idle chan *writer, due time.Time) {
+	if idle == nil {
+		return
+	}
+	for range k.draw(len(idle) + 1) {
+		idle <- <-idle
+	}
+	w := <-idle
+	k.load.pace.add(time.Since(later(due, w.idle)))
+	w.next(ctx, due)
+	w.idle = time.Now()
+	idle <- w
 }
 
 // bursts reports whether all writers of a key write at the same moment.
 func (k *watchedKeys) bursts() bool { return k.load.Load.KeyWriters > 0 }
 
-// keyBursts makes all writers of a key write at the same moment, and a client of each node read it. The keys take
-// turns.
-type keyBursts struct{ keys *watchedKeys }
+// bursting returns the next of a stream in which all writers of a key write at the same moment, and a client of each
+// node reads it. The keys take turns.
+func (k *watchedKeys) bursting() func() call {
+	pools, turn := k.load.newPools(len(k.keys), len(k.keys)), 0
+	return func() call {
+		p, key := pools[turn%len(pools)], k.keys[turn%len(pools)]
+		turn++
+		return func(ctx context.Context, due time.Time) {
+			k.load.use(p, due, func(*client) { k.burst(ctx, key, due) })
+		}
+	}
+}
 
-func (s keyBursts) send(ctx context.Context, c *caller, due time.Time) {
-	key := s.keys.keys[c.turn]
+func (k *watchedKeys) burst(ctx context.Context, key *watchedKey, due time.Time) {
 	var calls sync.WaitGroup
 	for _, w := range key.writers {
 		calls.Go(func() { w.next(ctx, due) })
 	}
 	for _, reader := range key.readers {
-		calls.Go(func() { s.keys.look(ctx, reader, key, time.Now()) })
+		calls.Go(func() { k.look(ctx, reader, key, time.Now()) })
 	}
 	calls.Wait()
 }
 
-// keyWrites writes the watched keys, each time by a writer with the caller's home.
-type keyWrites struct{ keys *watchedKeys }
-
-func (s keyWrites) send(ctx context.Context, c *caller, due time.Time) {
-	p := s.keys.pools[c.home]
-	if w := p.reserve(ctx, s.keys.draw); w != nil {
-		w.next(ctx, due)
-		p.release(w)
-	}
-}
-
-// keyReads reads the watched keys.
-type keyReads struct{ keys *watchedKeys }
-
-func (s keyReads) send(ctx context.Context, c *caller, due time.Time) {
-	s.keys.look(ctx, c, s.keys.keys[s.keys.draw(len(s.keys.keys))], due)
-}
-
-// look reads a key at the caller's home.
-func (k *watchedKeys) look(ctx context.Context, c *caller, key *watchedKey, due time.Time) {
+// look reads a key at the client's home.
+func (k *watchedKeys) look(ctx context.Context, c *client, key *watchedKey, due time.Time) {
+	c.bodies = true
 	called := time.Now()
-	r := c.call(ctx, key.lookup(), true)
-	past := pastCall{key: key.id, client: int32(c.number), node: int32(r.node), action: trial.Look, called: called, returned: time.Now()}
+	r := c.call(ctx, key.lookup(), c.home)
+	past := trial.Call{Key: key.id, Client: c.number, Node: r.node, Action: trial.Look}
 	if r.outcome == trial.Done {
 		var ok bool
-		if past.version, ok = seenVersion(r.body); !ok {
+		if past.Version, ok = seenVersion(r.body); !ok {
 			r.outcome = trial.Refused // whatever the body is, it is not the instance
 		}
 	}
-	past.outcome = r.outcome
-	k.load.History.add(past)
+	past.Outcome = r.outcome
+	k.load.History.add(past, called)
 	k.load.record(trial.ProbeRead, c.home, due, r, nil)
-}
-
-// writer is a client that writes one watched key, one call after the other. Only the goroutine that reserved it uses
-// it.
-type writer struct {
-	keys      *watchedKeys
-	key       *watchedKey
-	home      int
-	exclusive bool      // an own key, which no other client writes
-	callers   []*caller // by target node
-	removed   bool      // its last write was a cancel, or it has written nothing
 }
 
 // first registers the key, again and again until a registration is acknowledged.
 func (w *writer) first(ctx context.Context) error {
 	for {
-		r := w.register(ctx, time.Now())
+		r := w.write(ctx, trial.Write, time.Now())
 		if r.outcome == trial.Done {
 			return nil
 		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
+		if !wire.Pause(ctx, retryPause) {
 			return fmt.Errorf("watched key %s could not be registered (%s): %w", w.key.id, r.outcome, ctx.Err())
 		}
 	}
@@ -219,148 +207,122 @@ const afterCancel = 4
 
 // next makes the writer's next write. About every fifth write of an own key is a cancel.
 func (w *writer) next(ctx context.Context, due time.Time) {
+	action := trial.Write
 	if w.exclusive && !w.removed && w.keys.draw(afterCancel) == 0 {
-		w.cancel(ctx, due)
-		return
+		action = trial.Remove
 	}
-	w.register(ctx, due)
+	w.write(ctx, action, due)
 }
 
-func (w *writer) register(ctx context.Context, due time.Time) callResult {
-	version, book := w.key.version.Add(1), w.keys.book
-	book.Registering(w.key.id, version, time.Now())
-	r := w.write(ctx, w.key.registration(version), trial.Write, version)
-	w.keys.load.record(trial.ProbeWrite, w.home, due, r, nil)
-	recordWrite(book, w.key.id, version, r, book.Registering, book.Registered)
-	w.removed = w.removed && !mayHaveHappened(r)
+func (w *writer) write(ctx context.Context, action trial.Action, due time.Time) callResult {
+	version := w.key.version.Add(1)
+	r := w.load.write(w.key.described, version, action, func(request []byte) callResult {
+		return w.send(ctx, request, action, version)
+	})
+	w.load.record(trial.ProbeWrite, w.home, due, r, nil)
+	if r.outcome.Answered() || r.outcome == trial.Unknown { // it may have happened
+		w.removed = action == trial.Remove
+	}
 	return r
 }
 
-func (w *writer) cancel(ctx context.Context, due time.Time) {
-	version, book := w.key.version.Add(1), w.keys.book
-	book.Canceling(w.key.id, version, time.Now())
-	r := w.write(ctx, w.key.cancel(), trial.Remove, version)
-	w.keys.load.record(trial.ProbeWrite, w.home, due, r, nil)
-	recordWrite(book, w.key.id, version, r, book.Canceling, book.Canceled)
-	w.removed = mayHaveHappened(r)
-}
-
-func mayHaveHappened(r callResult) bool { return r.outcome.Answered() || r.outcome == trial.Unknown }
-
-// write sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can reach while
+// send sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can reach while
 // no node accepts the request. Each of these calls is part of the history.
-func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (r callResult) {
-	for _, node := range w.nodes() {
+func (w *writer) send(ctx context.Context, request []byte, action trial.Action, version int64) (r callResult) {
+	nodes := []int{w.home}
+	if w.exclusive {
+		nodes = w.load.Reach.From(w.home, len(w.load.Nodes))
+	}
+	for _, node := range nodes {
 		called := time.Now()
-		landed := w.keys.load.flight.begin(node)
-		r = w.callers[node].call(ctx, request, true)
+		landed := w.load.flight.begin(node)
+		r = w.call(ctx, request, node)
 		landed()
-		w.keys.load.History.add(pastCall{
-			key: w.key.id, version: version, client: int32(w.callers[w.home].number), node: int32(node),
-			action: action, outcome: r.outcome, called: called, returned: time.Now(),
-		})
+		w.load.History.add(trial.Call{
+			Key: w.key.id, Version: version, Client: w.number, Node: node, Action: action, Outcome: r.outcome,
+		}, called)
 		if r.outcome != trial.Unreached {
-			return r
+			break
 		}
 	}
 	return r
 }
 
-// nodes returns the nodes that the writer may call, in order.
-func (w *writer) nodes() []int {
-	if !w.exclusive {
-		return []int{w.home}
-	}
-	return w.keys.load.Reach.From(w.home, len(w.callers))
+// flight tracks how many writes of watched keys are on their way to each node. Safe for concurrent use.
+type flight struct {
+	mu     sync.Mutex
+	counts []int      // by node
+	aimed  []chan int // by node: gets the count when the next write begins; nil if nobody waits
 }
 
-// writerPool is the writers whose home is one node. Safe for concurrent use once it is open.
-type writerPool struct {
-	idle chan struct{} // an element for each idle writer
-
-	mu      sync.Mutex
-	writers []*writer // the idle ones
+func newFlight(nodes int) flight {
+	return flight{counts: make([]int, nodes), aimed: make([]chan int, nodes)}
 }
 
-// add adds a writer to a pool that is not open yet.
-func (p *writerPool) add(w *writer) { p.writers = append(p.writers, w) }
-
-// open ends the additions.
-func (p *writerPool) open() {
-	p.idle = make(chan struct{}, len(p.writers))
-	for range p.writers {
-		p.idle <- struct{}{}
+// begin records that a write goes to a node. The function it returns records its landing.
+func (f *flight) begin(node int) (landed func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[node]++
+	if f.aimed[node] != nil {
+		f.aimed[node] <- f.counts[node] // never blocks: it has room
+		f.aimed[node] = nil
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.counts[node]--
 	}
 }
 
-// reserve reserves one of the idle writers, drawn by draw. If none is idle it waits: the write that is due is sent
-// late, as by any client that still waits for a response. It returns nil if the pool has no writers at all, or ctx
-// ends.
-func (p *writerPool) reserve(ctx context.Context, draw func(n int) int) *writer {
-	if cap(p.idle) == 0 {
-		return nil
-	}
+// AwaitWrite waits until a write of a watched key goes to a node, and returns how many are on their way to it then, or
+// 0 if ctx ended first.
+func (l *Load) AwaitWrite(ctx context.Context, node int) int {
+	begun := make(chan int, 1)
+	l.flight.mu.Lock()
+	l.flight.aimed[node] = begun
+	l.flight.mu.Unlock()
 	select {
-	case <-p.idle:
+	case writing := <-begun:
+		return writing
 	case <-ctx.Done():
-		return nil
+		return 0
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n, last := draw(len(p.writers)), len(p.writers)-1
-	w := p.writers[n]
-	p.writers[n] = p.writers[last]
-	p.writers = p.writers[:last]
-	return w
 }
 
-// release gives a writer back.
-func (p *writerPool) release(w *writer) {
-	p.mu.Lock()
-	p.writers = append(p.writers, w)
-	p.mu.Unlock()
-	p.idle <- struct{}{}
+// poller is a client that fetches a document about once a second.
+type poller struct {
+	felt
+	what trial.Operation
+	home int
 }
 
 // fetchStreams returns the fetches of the whole registry and of the delta.
 func (l *Load) fetchStreams() []*stream {
 	return []*stream{
-		{source: l.fetches(trial.Fetch, registryPath, l.Load.Fetches), name: "fetches", rate: l.Load.Fetches},
-		{source: l.fetches(trial.Delta, registryPath+"/delta", l.Load.Deltas), name: "deltas", rate: l.Load.Deltas},
+		{name: "fetches", rate: l.Load.Fetches, next: l.fetches(trial.Fetch, registryPath, l.Load.Fetches)},
+		{name: "deltas", rate: l.Load.Deltas, next: l.fetches(trial.Delta, registryPath+"/delta", l.Load.Deltas)},
 	}
 }
 
-// fetches fetch a document as stock clients do: JSON, compressed, and with the consistency that the server gives to
-// clients that ask for none.
-type fetches struct {
-	load    *Load
-	what    trial.Operation
-	request []byte
-	clients []polling // by home
-}
-
-// polling is the clients of a home that fetch in turn, about once a second each.
-type polling struct {
-	turn  atomic.Int64
-	felts []felt
-}
-
-// next returns the client whose turn it is.
-func (p *polling) next() *felt { return &p.felts[int(p.turn.Add(1)-1)%len(p.felts)] }
-
-func (l *Load) fetches(what trial.Operation, path string, rate float64) *fetches {
-	f := &fetches{
-		load: l, what: what, clients: make([]polling, len(l.Nodes)),
-		request: []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n"),
-	}
+// fetches returns the next of a stream that fetches a document as stock clients do: JSON, compressed, and with the
+// consistency that the server gives to clients that ask for none. The pollers of a home take turns.
+func (l *Load) fetches(what trial.Operation, path string, rate float64) func() call {
+	request := []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n")
+	pools := l.newPools(len(l.Nodes), l.clientsFor(rate))
 	each := max(1, int(math.Ceil(rate/float64(len(l.Nodes)))))
-	for home := range f.clients {
-		f.clients[home].felts = make([]felt, each)
+	pollers, turn := make([]*poller, each*len(pools)), 0
+	for i := range pollers {
+		pollers[i] = &poller{what: what, home: i % len(pools)}
 	}
-	return f
-}
-
-func (f *fetches) send(ctx context.Context, c *caller, due time.Time) {
-	client := f.clients[c.home].next()
-	f.load.record(f.what, c.home, due, c.call(ctx, f.request, false), client)
+	l.pollers = append(l.pollers, pollers...)
+	return func() call {
+		p := pollers[turn%len(pollers)]
+		turn++
+		return func(ctx context.Context, due time.Time) {
+			l.use(pools[p.home], due, func(c *client) {
+				l.record(what, p.home, due, c.call(ctx, request), &p.felt)
+			})
+		}
+	}
 }

@@ -3,23 +3,20 @@
 // it measures. It computes no figure from its records (package verdict). Its files:
 //
 //	load.go      a load's settings, and the requests of an instance's client
-//	run.go       the run of a load: when which calls are due, in an open and in a closed loop
-//	call.go      one call of a client, and which nodes the client can reach
-//	register.go  registration and cancellation of everything
-//	fleet.go     the clients of the instances: heartbeats, registrations, cancels, and faults that strike instances
+//	client.go    the one kind of client, its calls, and which nodes it can reach
+//	run.go       when calls are due: streams at a rate, in an open and in a closed loop
+//	fleet.go     what the clients of instances do: those that last, that come and go, and that are sealed
 //	keys.go      reads and writes of the watched keys, and fetches
-//	history.go   the history of the watched keys
-//	sealed.go    instances that are written once or twice, and never again
-//	clients.go   what single clients had to bear
-//	flight.go    which writes are on their way, so that faults can strike amid them, and whether the load is in time
+//	records.go   counts and latencies, what single clients had to bear, and the history of the watched keys
 //	watchers.go  streams of changes
-//	recorder.go  counts and latencies of all calls
 //	bulk.go      prepared requests without a scenario, for the benchmarks of ratios
 package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -29,6 +26,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
@@ -61,21 +59,50 @@ const defaultTimeout = 2 * time.Second
 // strike instances may be called while it runs.
 type Load struct {
 	Config
-	recorder *recorder
-	numbers  atomic.Int64 // of callers made so far
+	recorder recorder
 	rates    atomic.Pointer[map[string]float64]
+	made     time.Time
+	living   context.Context    // ends with Stop, and with the context of Run
+	stop     context.CancelFunc // ends living
 
 	mu         sync.Mutex
-	started    bool               // Run or Stop was called
-	stop       context.CancelFunc // nil if there is nothing to stop
-	background sync.WaitGroup     // what Stop waits for
+	started    bool           // Run or Stop was called
+	clients    []*client      // made so far
+	background sync.WaitGroup // what Stop waits for
 
-	watched  watchCounts // by the watchers
-	fleet    *fleet
-	keys     *watchedKeys
-	fetching []*stream
-	flight   flight
-	pace     pace
+	watched watchCounts // by the watchers
+	fleet   *fleet
+	keys    *watchedKeys
+	pollers []*poller // clients that fetch
+	flight  flight
+	pace    pace
+}
+
+// New prepares a load. It sends nothing.
+func New(c Config) (*Load, error) {
+	switch {
+	case len(c.Nodes) == 0:
+		return nil, errors.New("a load needs the address of at least one node")
+	case c.Connections < 0:
+		return nil, fmt.Errorf("%d connections: there must be one at least, or 0 for enough", c.Connections)
+	}
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.Prefix = cmp.Or(c.Prefix, "LOAD")
+	if c.Reach == nil {
+		c.Reach = new(Reach)
+	}
+	if c.Book == nil {
+		c.Book = new(truth.Book) // which nobody reads
+	}
+	l := &Load{Config: c, made: time.Now()}
+	if l.History != nil {
+		l.History.since = l.made
+	}
+	l.recorder.totals, l.recorder.bins = make(map[trial.Operation]Totals), make(map[place][]trial.Bin)
+	l.flight.counts, l.flight.aimed = make([]int, len(l.Nodes)), make([]chan int, len(l.Nodes))
+	l.living, l.stop = context.WithCancel(context.Background())
+	l.fleet, l.keys = newFleet(l), newKeys(l)
+	return l, nil
 }
 
 // described is an instance as its client describes it to the registry: about 1 KB, as Spring sends it.
@@ -155,8 +182,3 @@ func seenVersion(document []byte) (version int64, ok bool) {
 	version, err := strconv.ParseInt(string(digits), 10, 64)
 	return version, err == nil
 }
-
-const (
-	cancelRounds = 10                     // of cancels of watched keys that reappeared
-	cancelPause  = 200 * time.Millisecond // between them
-)

@@ -99,7 +99,7 @@ func loadThatRan(t *testing.T, c *fakeCluster) *Load {
 func TestCancelAllCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	c := newFakeCluster(t, 3)
 	l := loadThatRan(t, c)
-	need.That(t, l.fleet.arrivals.Load() != 0, "no instance came that would have gone later")
+	need.That(t, len(l.fleet.passing) != 0, "no instance came that would have gone later")
 	err := l.CancelAll(t.Context())
 	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 	for _, s := range c.requests(http.MethodDelete, "") {
@@ -145,9 +145,9 @@ func TestWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 		{name: "sign of life", stream: start + "id: a-5\n: age 0.100\n\n", last: "a-5"},
 		{name: "reset", stream: start + "event: reset\nid: b-9\ndata: {}\n\n" + change, events: 1, resets: 1, last: "a-2"},
 	} {
-		w := watcher{counts: new(watchCounts)}
-		w.read(api.NewEventReader(strings.NewReader(tc.stream), watchFetch))
-		got := w.counts.now()
+		w := watcher{load: new(Load)}
+		w.follow(api.NewEventReader(strings.NewReader(tc.stream), watchFetch))
+		got := w.load.Watched()
 		expect.That(t, got.Events == tc.events && got.Resets == tc.resets && string(w.last) == tc.last,
 			"%s: %+v and id %q, want %d events, %d resets and %q", tc.name, got, w.last, tc.events, tc.resets, tc.last)
 	}
@@ -226,17 +226,12 @@ func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotRespond(t *testing.T
 	expect.That(t, a == 2 && b == 4, "%d watch the first node and %d the third, want 2 and 4", a, b)
 }
 
-// sendKeys makes calls of a stream of keys, by a caller for each node in turn.
-func sendKeys(t *testing.T, l *Load, name string, calls int) {
+// send makes calls of a stream, one after the other.
+func send(t *testing.T, streams []*stream, name string, calls int) {
 	t.Helper()
-	streams := l.keyStreams()
 	n := slices.IndexFunc(streams, func(s *stream) bool { return s.name == name })
-	callers := l.newCallers(len(l.Nodes))
-	for i := range calls {
-		streams[n].send(t.Context(), callers[i%len(callers)], time.Now())
-	}
-	for _, c := range callers {
-		c.close()
+	for range calls {
+		streams[n].next()(t.Context(), time.Now())
 	}
 }
 
@@ -250,7 +245,7 @@ func callsOn(l *Load, key string, actions ...trial.Action) []trial.Call {
 func TestOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{OwnKeys: 2})
-	sendKeys(t, l, "writes", 100)
+	send(t, l.keyStreams(), "writes", 100)
 	for n, id := range []string{"own-0", "own-1"} {
 		calls := callsOn(l, id, trial.Write, trial.Remove)
 		need.That(t, len(calls) == 51, "%s: %d writes, want the registration and 50", id, len(calls))
@@ -274,9 +269,9 @@ func TestOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
 func TestKeyReadsSeeVersionsAndAbsence(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{OwnKeys: 2})
-	sendKeys(t, l, "writes", 30)
+	send(t, l.keyStreams(), "writes", 30)
 	c.remove("own-1")
-	sendKeys(t, l, "reads", 40)
+	send(t, l.keyStreams(), "reads", 40)
 	looks := callsOn(l, "", trial.Look)
 	need.That(t, len(looks) == 40, "%d looks, want 40", len(looks))
 	perKey := map[string]int{}
@@ -297,8 +292,8 @@ func TestKeyWriteThatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
 	l := registered(t, c, scenario.Load{OwnKeys: 2, SharedKeys: 1})
 	c.decide(func(seen) int { return http.StatusServiceUnavailable })
 	before := len(c.requests(http.MethodPost, "")) + len(c.requests(http.MethodDelete, ""))
-	sendKeys(t, l, "writes", 20)
-	sendKeys(t, l, "reads", 20)
+	send(t, l.keyStreams(), "writes", 20)
+	send(t, l.keyStreams(), "reads", 20)
 	expect.Equal(t, len(c.requests(http.MethodPost, ""))+len(c.requests(http.MethodDelete, "")), before+20, "no other node is asked: writes that were sent:")
 	refused := 0
 	for _, call := range callsOn(l, "", trial.Write, trial.Remove, trial.Look) {
@@ -314,9 +309,9 @@ func TestKeyWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{OwnKeys: 1})
 	c.decide(func(s seen) int { return http.StatusGatewayTimeout })
-	sendKeys(t, l, "writes", 1)
+	send(t, l.keyStreams(), "writes", 1)
 	c.decide(nil)
-	sendKeys(t, l, "writes", 1)
+	send(t, l.keyStreams(), "writes", 1)
 	calls := callsOn(l, "own-0", trial.Write, trial.Remove)
 	need.That(t, len(calls) == 3, "%d writes, want 3: %+v", len(calls), calls)
 	u := calls[1]
@@ -331,8 +326,8 @@ func TestKeyWriterCallsAnotherNodeOnlyForAnOwnKey(t *testing.T) {
 	l := registered(t, c, scenario.Load{OwnKeys: 1, SharedKeys: 1})
 	c.nodes[0].Close()
 	for _, w := range []*writer{l.keys.keys[0].writers[0], l.keys.keys[1].writers[0]} {
-		w.callers[0].hangUp(0) // what is sent on a just closed connection has an unknown outcome
-		w.register(t.Context(), time.Now())
+		w.hangUp(0) // what is sent on a just closed connection has an unknown outcome
+		w.write(t.Context(), trial.Write, time.Now())
 	}
 	type try struct {
 		node    int
@@ -435,16 +430,13 @@ func TestBurstIsAllWritersOfAKeyAtOnceAndALookAtEachNode(t *testing.T) {
 	need.OK(t, l.Register(t.Context()))
 	streams := l.keyStreams()
 	s := streams[0]
-	expect.That(t, s.fixed == 2 && s.cycle == 2 && l.rate(s) == 10, "%d callers in turns of %d, %v bursts per second; want one for each key, and 10", s.fixed, s.cycle, l.rate(s))
+	expect.Equal(t, l.rate(s), 10, "bursts per second:")
 	l.SetRates(map[string]float64{"writes": 140})
 	expect.Equal(t, l.rate(s), 20, "bursts per second of a storm:")
 
 	armed.Store(true)
-	callers := l.newCallers(2)
-	s.send(t.Context(), callers[1], time.Now())
-	for _, c := range callers {
-		c.close()
-	}
+	s.next() // of the first key
+	s.next()(t.Context(), time.Now())
 	versions, nodes := make(map[int64]bool), make(map[int]int)
 	for _, call := range callsOn(l, "shared-1", trial.Write) {
 		if call.Version > 1 {
@@ -460,20 +452,11 @@ func TestBurstIsAllWritersOfAKeyAtOnceAndALookAtEachNode(t *testing.T) {
 }
 
 // sealEach registers sealed instances through each of two nodes in turn, so that numbers 0 and 1 are left alone, 2 and
-// 3 registered again, 4 and 5 canceled, and so on; and lets the load write them again until the test ends.
+// 3 registered again, 4 and 5 canceled, and so on; and waits until they are written again.
 func sealEach(t *testing.T, l *Load, count int) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	var tending sync.WaitGroup
-	tending.Go(func() { l.fleet.tend(ctx) })
-	t.Cleanup(func() { cancel(); tending.Wait() })
-	callers := l.newCallers(2)
-	for n := range count {
-		(sealing{l.fleet}).send(t.Context(), callers[n%2], time.Now())
-	}
-	for _, c := range callers {
-		c.close()
-	}
+	send(t, l.streams(), "sealed", count)
+	l.fleet.sealing.Wait()
 }
 
 func TestSealedInstancesAreWrittenOnceOrTwiceAndNeverAgain(t *testing.T) {
@@ -481,7 +464,6 @@ func TestSealedInstancesAreWrittenOnceOrTwiceAndNeverAgain(t *testing.T) {
 	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
 	began := time.Now()
 	sealEach(t, l, 8)
-	l.fleet.drain(t.Context())
 	took := time.Since(began)
 	expect.That(t, took >= sealPause, "drained after %s, want after the second writes, %s later than the first", took, sealPause)
 	app, all := l.Sealed(began)
@@ -514,7 +496,6 @@ func TestSealedInstanceThatWasNotCertainlyRegisteredIsLeftAlone(t *testing.T) {
 	statuses := map[string]int{"sealed-2": http.StatusBadRequest, "sealed-3": http.StatusGatewayTimeout, "sealed-4": http.StatusServiceUnavailable}
 	c.decide(func(s seen) int { return statuses[s.id] })
 	sealEach(t, l, 6)
-	l.fleet.drain(t.Context()) // of sealed-5 only
 	_, all := l.Sealed(time.Now().Add(-time.Minute))
 	for n, want := range map[int]trial.SealWrite{
 		2: {Outcome: trial.Refused, Node: 1},
@@ -545,7 +526,6 @@ func TestSealedInstanceHasTheOutcomeOfItsSecondWrite(t *testing.T) {
 		return 0
 	})
 	sealEach(t, l, 6)
-	l.fleet.drain(t.Context())
 	_, all := l.Sealed(time.Now())
 	for n, want := range map[int]struct {
 		outcome  trial.Outcome

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"runtime"
@@ -26,25 +25,32 @@ var errRanAlready = errors.New("the load has run or was stopped: make a new one"
 // Heartbeats go on until ctx ends or Stop is called, so that leases do not end while others still observe; an instance
 // that has come and not canceled yet stays registered. A load runs only once.
 func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) error {
-	living, stop := context.WithCancel(ctx)
-	if !l.start(stop) {
-		stop()
+	l.mu.Lock()
+	if l.started {
+		l.mu.Unlock()
 		return errRanAlready
 	}
+	l.started = true
+	l.background.Add(1) // Stop waits for Run itself
+	l.mu.Unlock()
 	defer l.background.Done()
-	r := &running{load: l, streams: l.streams(), begin: began, end: began.Add(length), living: living}
-	var cancel context.CancelFunc
-	r.scheduled, cancel = context.WithDeadline(living, r.end.Add(backlogLimit*l.Timeout))
+	context.AfterFunc(ctx, l.stop)
+	end := began.Add(length)
+	scheduled, cancel := context.WithDeadline(l.living, end.Add(backlogLimit*l.Timeout))
 	defer cancel()
-	l.recorder.window.Store(&window{r.begin, r.end})
-	l.background.Go(func() { l.watch(living) })
-	l.background.Go(func() { l.fleet.tend(living) })
+	l.recorder.mu.Lock()
+	l.recorder.begin, l.recorder.end = began, end
+	l.recorder.mu.Unlock()
+	l.background.Go(func() { l.watch(l.living) })
+	streams := l.streams()
 	if l.Closed {
-		r.closed()
+		l.closed(scheduled, streams, began, end)
+		// everything else is over
+		began, streams = end, slices.DeleteFunc(streams, func(s *stream) bool { return !s.lasting })
 	}
-	r.open()
-	l.fleet.stayOn()
-	l.fleet.drain(living)
+	l.open(scheduled, streams, began, end)
+	l.fleet.staying.Store(true)
+	l.fleet.sealing.Wait()
 	return ctx.Err()
 }
 
@@ -52,25 +58,10 @@ func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) e
 func (l *Load) Stop() {
 	l.mu.Lock()
 	l.started = true
-	stop := l.stop
 	l.mu.Unlock()
-	if stop != nil {
-		stop()
-	}
+	l.stop()
 	l.background.Wait()
-	l.keys.close()
-}
-
-// start reports whether the load may run. Stop calls stop.
-func (l *Load) start(stop context.CancelFunc) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.started {
-		return false
-	}
-	l.started, l.stop = true, stop
-	l.background.Add(1) // for Run itself
-	return true
+	l.hangUp()
 }
 
 // SetRates replaces rates, by their names in scenario.Load ("fetches"), from now on; nil restores the load's own.
@@ -82,178 +73,118 @@ func (l *Load) SetRates(rates map[string]float64) {
 
 // rate returns the current rate of a stream.
 func (l *Load) rate(s *stream) float64 {
+	rate := s.rate
 	if rates := l.rates.Load(); rates != nil && s.name != "" {
-		if rate, given := (*rates)[s.name]; given {
-			return rate / float64(max(s.calls, 1))
+		if other, given := (*rates)[s.name]; given {
+			rate = other
 		}
 	}
-	return s.rate / float64(max(s.calls, 1))
+	return rate / float64(max(s.calls, 1))
 }
 
-// running is the one run of a load.
-type running struct {
-	load       *Load
-	streams    []*stream
-	begin, end time.Time
-	living     context.Context // until Stop
-	scheduled  context.Context // context of calls that were due before the end
-	due        sync.WaitGroup  // these calls, until they have ended
-}
-
-// open lets the callers send by the schedule. It returns when what was due before the end has ended; lasting streams
-// go on.
-func (r *running) open() {
-	ended := make(chan struct{})
-	p := &pacer{
-		streams: r.streams, rate: r.load.rate, hand: r.hand,
-		begin: r.begin, end: r.end, onEnd: func() { close(ended) },
-	}
-	if r.load.Closed { // everything else is over
-		p.begin, p.streams = r.end, slices.DeleteFunc(r.streams, func(s *stream) bool { return !s.lasting })
-	}
-	for _, s := range p.streams {
-		for i, c := range s.callers {
-			r.load.background.Go(func() { r.serve(s, c, s.queues[i%len(s.queues)]) })
-		}
-	}
-	r.load.background.Go(func() {
-		p.run(r.living)
-		for _, s := range p.streams {
-			s.close()
-		}
-	})
-	<-ended
-	for _, s := range p.streams {
-		if !s.lasting {
-			s.close()
-		}
-	}
-	r.due.Wait()
-}
-
-func (r *running) hand(s *stream, due time.Time) {
-	if due.Before(r.end) {
-		r.due.Add(1)
-	}
-	s.hand(due)
-}
-
-// serve makes the calls of one caller, even when their context has ended: nothing is sent then, but they are recorded.
-func (r *running) serve(s *stream, c *caller, q *queue) {
-	defer c.close()
-	// since when the caller has had nothing to do: a call that waited for it is not late because of the machine
-	var idle time.Time
-	for {
-		due, ok := q.pop()
-		if !ok {
-			return
-		}
-		r.load.pace.add(time.Since(later(due, idle)))
-		switch {
-		case due.Before(r.end):
-			s.send(r.scheduled, c, due)
-			r.due.Done()
-		case r.living.Err() == nil:
-			s.send(r.living, c, due)
-		}
-		idle = time.Now()
-	}
-}
-
-// source makes the calls of one operation.
-type source interface {
-	// send makes the call that was due for the caller at due, if there is anything to do, by c.call, and records its
-	// result by Load.record. Each caller has its own goroutine that calls it.
-	send(ctx context.Context, c *caller, due time.Time)
-}
-
-// stream is a source and how often it is due. Due times go to its callers' homes in turn.
+// stream is calls that come due at a rate.
 type stream struct {
-	source
-	name   string  // of its rate in scenario.Load, for SetRates; empty if its rate never changes
-	rate   float64 // per second
-	calls  int     // per due time; 0 means one
-	fixed  int     // how many callers it has; 0 means as many as Config.Connections says
-	bodies bool    // its source looks at the bodies of responses
+	name  string  // of its rate in scenario.Load, for SetRates; empty if its rate never changes
+	rate  float64 // per second
+	calls int     // that count for the rate, per due time; 0 means one
 	// lasting streams go on after Run's length, until Stop.
 	lasting bool
-	// cycle is the number of due times after which the first caller is due again, whichever caller was due last; 0 if
-	// any caller of a home may be due. With a cycle of all instances, caller c of n sends for the instances c, c+n,
-	// c+2n … in this order, and each of them is due at the same distances.
-	cycle int
-
-	callers  []*caller
-	queues   []*queue // caller i pops from queue i modulo their number
-	schedule schedule // the pacer's
-	handed   int      // number of times handed to the callers
+	// next decides what is due next, and whose turn it is. It is called for one due time after the other.
+	next     func() call
+	schedule schedule
 }
 
-// hand gives a time to the home, or the caller, whose turn it is.
-func (s *stream) hand(due time.Time) {
-	turn := s.handed
-	if s.cycle > 0 {
-		turn %= s.cycle
+// call waits for a client that is idle, makes the call that was due at due, if there is anything to do, by
+// client.call, and records its result by Load.record. If ctx has ended, nothing is sent, but the result is recorded.
+type call func(ctx context.Context, due time.Time)
+
+// streams returns everything that is sent at a rate while the load runs.
+func (l *Load) streams() []*stream {
+	fleet := []*stream{
+		{name: "registers", rate: l.Load.Registers, next: l.inTurn(l.Load.Registers, l.fleet.arrive)},
+		{name: "sealed", rate: l.Load.Sealed, next: l.inTurn(l.Load.Sealed, l.fleet.seal)},
 	}
-	s.queues[turn%len(s.queues)].push(due)
-	s.handed++
+	return slices.Concat(l.fleet.heartbeats(), fleet, l.keyStreams(), l.fetchStreams())
 }
 
-// close lets the callers end once they have sent what was due.
-func (s *stream) close() {
-	for _, q := range s.queues {
-		q.close()
+// inTurn returns the next of a stream whose calls are made at the nodes in turn, each by any client of its home.
+func (l *Load) inTurn(rate float64, do func(ctx context.Context, c *client, due time.Time)) func() call {
+	pools, turn := l.newPools(len(l.Nodes), l.clientsFor(rate)), 0
+	return func() call {
+		p := pools[turn%len(pools)]
+		turn++
+		return func(ctx context.Context, due time.Time) {
+			l.use(p, due, func(c *client) { do(ctx, c, due) })
+		}
 	}
 }
 
-// Default callers per node of a stream: as many as calls come due within a Timeout. If the node gives no responses,
+// use waits for an idle client to make a call that was due at due. A call that waited for it is not late because of
+// the machine.
+func (l *Load) use(p pool, due time.Time, do func(c *client)) {
+	p.use(func(c *client) {
+		l.pace.add(time.Since(later(due, c.idle)))
+		do(c)
+	})
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Default clients per node of a stream: as many as calls come due within a Timeout. If the node gives no responses,
 // all of these wait at the same time, as independent clients do.
 const (
-	fewestCallers = 8
-	mostCallers   = 256
+	fewestClients = 8
+	mostClients   = 256
+	// closedClients is how many clients of each node a closed loop has, unless Config.Connections says otherwise.
+	closedClients = 8
 )
 
-// closedCallers is how many clients of each node a closed loop has, unless Config.Connections says otherwise.
-const closedCallers = 8
-
-// streams returns everything that is sent while the load runs, each with its source and its callers.
-func (l *Load) streams() []*stream {
-	l.fetching = l.fetchStreams()
-	all := slices.Concat(l.fleetStreams(), l.keyStreams(), l.fetching, l.sealStreams())
-	for _, s := range all {
-		s.callers = l.newCallers(l.callersOf(s))
-		for _, c := range s.callers {
-			c.bodies = s.bodies
-		}
-		s.queues = make([]*queue, l.queuesOf(s))
-		for i := range s.queues {
-			s.queues[i] = newQueue()
-		}
-	}
-	return all
-}
-
-// callersOf returns how many callers a stream has.
-func (l *Load) callersOf(s *stream) int {
+// clientsFor returns how many clients make the calls of a rate.
+func (l *Load) clientsFor(rate float64) int {
 	nodes := len(l.Nodes)
 	switch {
-	case s.fixed > 0:
-		return s.fixed
 	case l.Connections > 0:
 		return l.Connections
 	case l.Closed:
-		return closedCallers * nodes
+		return closedClients * nodes
 	}
-	each := int(math.Ceil(s.rate * l.Timeout.Seconds() / float64(nodes)))
-	return nodes * min(max(each, fewestCallers), mostCallers)
+	each := int(math.Ceil(rate * l.Timeout.Seconds() / float64(nodes)))
+	return nodes * min(max(each, fewestClients), mostClients)
 }
 
-// queuesOf returns how many queues the callers of a stream share: one for each home, so that no call waits while a
-// client of its home is idle; but each caller has its own where it matters whose turn it is.
-func (l *Load) queuesOf(s *stream) int {
-	if s.cycle > 0 {
-		return len(s.callers)
+// open makes calls by the schedule, without waiting for responses. It returns when what was due before the end has
+// ended; lasting streams go on.
+func (l *Load) open(scheduled context.Context, streams []*stream, begin, end time.Time) {
+	var due sync.WaitGroup
+	hand := func(s *stream, at time.Time) {
+		do := s.next()
+		if at.Before(end) {
+			due.Go(func() { do(scheduled, at) })
+			return
+		}
+		l.background.Go(func() {
+			if l.living.Err() == nil {
+				do(l.living, at)
+			}
+		})
 	}
-	return min(len(s.callers), len(l.Nodes))
+	ended := make(chan struct{})
+	p := &pacer{streams: streams, rate: l.rate, hand: hand, begin: begin, end: end, onEnd: func() { close(ended) }}
+	l.background.Go(func() { p.run(l.living) })
+	<-ended
+	due.Wait()
 }
 
 // schedule says when the calls of one stream are due: at even distances, which change with the rate. The elapsed part
@@ -287,11 +218,11 @@ func (s *schedule) change(rate float64, now time.Time) {
 // longestNap bounds how late new rates, and the end, are noticed.
 const longestNap = 5 * time.Millisecond
 
-// pacer hands out times to the callers of streams, each when it has come.
+// pacer hands out the due times of streams, each when it has come.
 type pacer struct {
 	streams []*stream
 	rate    func(*stream) float64          // current rate
-	hand    func(s *stream, due time.Time) // gives a time to the stream's callers
+	hand    func(s *stream, due time.Time) // must not block
 	begin   time.Time
 	end     time.Time // after which only lasting streams are due
 	onEnd   func()    // called once, when all times before end have been handed out, or no others will be
@@ -342,170 +273,50 @@ func (p *pacer) handOut(s *stream, now time.Time) (next time.Time, ever bool) {
 	return s.schedule.next()
 }
 
-// queue holds the times at which callers should have sent, oldest first. Its size is unlimited, so that callers whose
-// node stalls delay no others. Safe for concurrent use.
-type queue struct {
-	mu     sync.Mutex
-	filled sync.Cond
-	due    []time.Time
-	popped int // how many of due have been popped
-	closed bool
-}
-
-func newQueue() *queue {
-	q := new(queue)
-	q.filled.L = &q.mu
-	return q
-}
-
-func (q *queue) push(due time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.due) == cap(q.due) && q.popped > len(q.due)/2 {
-		q.due, q.popped = q.due[:copy(q.due, q.due[q.popped:])], 0
-	}
-	q.due = append(q.due, due)
-	q.filled.Signal()
-}
-
-// close lets pop report the end, once the queue is empty.
-func (q *queue) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	q.filled.Broadcast()
-}
-
-// pop waits for the next time, or returns false at the end.
-func (q *queue) pop() (due time.Time, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.popped == len(q.due) {
-		if q.closed {
-			return time.Time{}, false
-		}
-		q.due, q.popped = q.due[:0], 0
-		q.filled.Wait()
-	}
-	q.popped++
-	return q.due[q.popped-1], true
-}
-
 const (
 	idlePause    = time.Millisecond      // of a closed loop's client that had nothing to send
 	shortestCall = 10 * time.Microsecond // a shorter send made no call: no response comes so soon
 )
 
-// closed lets clients send one call after the other, as fast as they are answered, until the end. It returns when the
-// last one has ended.
-func (r *running) closed() {
-	wire.Pause(r.scheduled, time.Until(r.begin))
-	t := newTurns(r.streams, r.load.rate)
-	n := r.load.Connections
-	if n == 0 {
-		n = closedCallers * len(r.load.Nodes)
+// closed lets clients make one call after the other, as fast as they are answered, until the end. It returns when the
+// last one has ended. The order is that of the streams' schedules, which keeps the proportion of the rates.
+func (l *Load) closed(ctx context.Context, streams []*stream, begin, end time.Time) {
+	wire.Pause(ctx, time.Until(begin))
+	for _, s := range streams {
+		s.schedule = schedule{rate: l.rate(s), from: begin}
+	}
+	var mu sync.Mutex
+	next := func() call {
+		mu.Lock()
+		defer mu.Unlock()
+		return earliest(streams)
 	}
 	var clients sync.WaitGroup
-	for range n {
-		clients.Go(func() { r.sendInTurn(t) })
+	for range cmp.Or(l.Connections, closedClients*len(l.Nodes)) {
+		clients.Go(func() {
+			for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
+				next()(ctx, now)
+				if time.Since(now) < shortestCall {
+					wire.Pause(ctx, idlePause)
+				}
+			}
+		})
 	}
 	clients.Wait()
-	for _, s := range r.streams {
-		if !s.lasting {
-			for _, c := range s.callers {
-				c.close()
-			}
-		}
-	}
 }
 
-// sendInTurn runs one client.
-func (r *running) sendInTurn(t *turns) {
-	for now := time.Now(); now.Before(r.end) && r.scheduled.Err() == nil; {
-		if s, c := t.reserve(); s != nil {
-			s.send(r.scheduled, c, now)
-			t.release(s, c)
-		}
-		before := now
-		if now = time.Now(); now.Sub(before) < shortestCall {
-			wire.Pause(r.scheduled, idlePause)
-			now = time.Now()
-		}
-	}
-}
-
-// turns decides whose call is next in a closed loop: streams get turns in proportion to their rates, and the callers
-// of a stream one after the other, each with one call at a time. Safe for concurrent use.
-type turns struct {
-	streams []*stream
-	rate    func(*stream) float64
-
-	mu     sync.Mutex
-	credit []float64 // by stream: how far it is behind its share
-	idle   []chan *caller
-}
-
-func newTurns(streams []*stream, rate func(*stream) float64) *turns {
-	t := &turns{streams: streams, rate: rate, credit: make([]float64, len(streams))}
+// earliest takes the call that is due next by the schedules, whenever that is.
+func earliest(streams []*stream) call {
+	var first *stream
+	var at time.Time
 	for _, s := range streams {
-		idle := make(chan *caller, len(s.callers))
-		for _, c := range s.callers {
-			idle <- c
-		}
-		t.idle = append(t.idle, idle)
-	}
-	return t
-}
-
-// reserve reserves the idle caller of the stream that is furthest behind its share, or returns nil if no stream with a
-// rate has one.
-func (t *turns) reserve() (*stream, *caller) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	best, total := -1, 0.0
-	for i, s := range t.streams {
-		rate := t.rate(s)
-		if rate <= 0 || len(t.idle[i]) == 0 {
-			continue
-		}
-		total += rate
-		t.credit[i] += rate
-		if best < 0 || t.credit[i] > t.credit[best] {
-			best = i
+		if due, ever := s.schedule.next(); ever && (first == nil || due.Before(at)) {
+			first, at = s, due
 		}
 	}
-	if best < 0 {
-		return nil, nil
+	if first == nil {
+		return func(context.Context, time.Time) {}
 	}
-	t.credit[best] -= total
-	return t.streams[best], <-t.idle[best] // not empty: only this function receives, under the mutex
-}
-
-// release returns a caller.
-func (t *turns) release(s *stream, c *caller) {
-	for i := range t.streams {
-		if t.streams[i] == s {
-			t.idle[i] <- c
-		}
-	}
-}
-
-// New prepares a load. It sends nothing.
-func New(c Config) (*Load, error) {
-	switch {
-	case len(c.Nodes) == 0:
-		return nil, errors.New("a load needs the address of at least one node")
-	case c.Connections < 0:
-		return nil, fmt.Errorf("%d connections: there must be one at least, or 0 for enough", c.Connections)
-	}
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	c.Prefix = cmp.Or(c.Prefix, "LOAD")
-	if c.Reach == nil {
-		c.Reach = new(Reach)
-	}
-	l := &Load{Config: c, recorder: newRecorder(len(c.Nodes))}
-	l.fleet, l.keys = newFleet(l), newKeys(l)
-	l.flight.aimed = make([]chan int, len(c.Nodes))
-	l.flight.counts = make([]int, len(c.Nodes))
-	return l, nil
+	first.schedule.n++
+	return first.next()
 }

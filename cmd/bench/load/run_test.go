@@ -191,21 +191,6 @@ func TestScheduleCountsWhatHasPassedWhenTheRateChanges(t *testing.T) {
 	}
 }
 
-func TestQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
-	q, begin := newQueue(), time.Now()
-	put, taken := 0, 0
-	for range 10_000 { // three waiting all the time
-		for put < taken+3 {
-			q.push(begin.Add(time.Duration(put)))
-			put++
-		}
-		at, ok := q.pop()
-		need.That(t, ok && at.Equal(begin.Add(time.Duration(taken))), "got %v, %t, want time %d", at.Sub(begin), ok, taken)
-		taken++
-	}
-	expect.That(t, cap(q.due) <= 100, "the queue has room for %d, though 3 are waiting", cap(q.due))
-}
-
 func TestClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
 	l := newLoad(t, Config{
 		Nodes: []string{bareNode(t), bareNode(t)}, Load: scenario.Load{Fetches: 3, Deltas: 1}, Closed: true, Connections: 4,
@@ -238,23 +223,6 @@ func TestClosedLoopDoesNotHammerAClusterThatTakesNoConnection(t *testing.T) {
 	expect.That(t, got != 0 && got <= most, "%d tries, want up to %d", got, most)
 }
 
-func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {
-	often, seldom, never := &stream{name: "often", rate: 2}, &stream{name: "seldom", rate: 1}, &stream{name: "never"}
-	for _, s := range []*stream{often, seldom, never} {
-		s.callers = []*caller{{turn: 0}, {turn: 1}}
-	}
-	turns := newTurns([]*stream{often, seldom, never}, func(s *stream) float64 { return s.rate })
-	for n, want := range []*stream{often, seldom, often, often, seldom, often} {
-		s, c := turns.reserve()
-		need.That(t, s == want, "turn %d went to %s, want %s", n, s.name, want.name)
-		turns.release(s, c)
-	}
-	for n, want := range []*stream{often, seldom, often, seldom, nil} { // no caller is released
-		s, _ := turns.reserve()
-		need.Equal(t, s, want, "without a return, turn %d went to", n)
-	}
-}
-
 func TestRecorderPutsLatenciesIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	values := []int64{0, 1, 127, 128, 255, 256, 257, 511, 512, LongestLatency - 1, LongestLatency}
@@ -274,7 +242,7 @@ func TestRecorderPutsLatenciesIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 func TestRecorderHasEveryCallInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b", "c"}}))(t)
 	began := time.Now()
-	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
+	l.recorder.begin, l.recorder.end = began, began.Add(time.Minute)
 	outcomes := []trial.Outcome{trial.Done, trial.NotFound, trial.Refused, trial.Unreached, trial.Unknown}
 	random := rand.New(rand.NewPCG(3, 4))
 	want := make(map[trial.Operation]map[trial.Outcome]int64)

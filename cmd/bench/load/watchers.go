@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
@@ -33,25 +32,35 @@ type Watched struct {
 }
 
 // Watched returns what the watchers have seen so far.
-func (l *Load) Watched() Watched { return l.watched.now() }
-
-// watchCounts counts what watchers see. Safe for concurrent use.
-type watchCounts struct{ open, events, resets, breaks, bytes atomic.Int64 }
-
-func (c *watchCounts) now() Watched {
-	return Watched{
-		Open: c.open.Load(), Events: c.events.Load(), Resets: c.resets.Load(), Breaks: c.breaks.Load(), Bytes: c.bytes.Load(),
-	}
+func (l *Load) Watched() Watched {
+	l.watched.mu.Lock()
+	defer l.watched.mu.Unlock()
+	return l.watched.Watched
 }
 
-// watch holds the watchers' streams of changes open until ctx ends, each at its home node, or at the next reachable
-// one while that does not answer.
+// watchCounts counts what watchers see. Safe for concurrent use.
+type watchCounts struct {
+	mu sync.Mutex
+	Watched
+}
+
+func (c *watchCounts) add(w Watched) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Open += w.Open
+	c.Events += w.Events
+	c.Resets += w.Resets
+	c.Breaks += w.Breaks
+	c.Bytes += w.Bytes
+}
+
+// watch holds the watchers' streams of changes open until ctx ends.
 func (l *Load) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range l.Load.Watchers {
 		all.Go(func() {
 			if wire.Pause(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
-				(&watcher{load: l, counts: &l.watched, home: i % len(l.Nodes)}).run(ctx)
+				(&watcher{load: l, home: i % len(l.Nodes)}).run(ctx)
 			}
 		})
 	}
@@ -61,57 +70,49 @@ func (l *Load) watch(ctx context.Context) {
 // watcher reads a stream of server-sent events and remembers their ids, from which it resumes after a break. One
 // goroutine uses it.
 type watcher struct {
-	load   *Load
-	counts *watchCounts
-	home   int
-	last   []byte // id of the newest event; empty before the first
+	load *Load
+	home int
+	last []byte   // id of the newest event; empty before the first
+	conn net.Conn // of the stream
+	body io.Reader
 }
 
-// run watches until ctx ends: home first, and home again after every stream that had begun.
+// run watches until ctx ends: at home, or at the next reachable node while that does not answer, and at home again
+// after every stream that had begun.
 func (w *watcher) run(ctx context.Context) {
-	for turn := 0; ; turn++ {
+	for turn := 0; ctx.Err() == nil; turn++ {
 		nodes := w.load.Reach.From(w.home, len(w.load.Nodes))
-		if w.watch(ctx, w.load.Nodes[nodes[turn%len(nodes)]]) {
+		if w.watch(ctx, w.load.Nodes[nodes[turn%len(nodes)]]) == nil {
 			turn = -1
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		w.counts.breaks.Add(1)
-		if !wire.Pause(ctx, watchRetry) {
-			return
+		if ctx.Err() == nil {
+			w.load.watched.add(Watched{Breaks: 1})
+			wire.Pause(ctx, watchRetry)
 		}
 	}
 }
 
-// watch reads one stream until it breaks, and reports whether it had begun.
-func (w *watcher) watch(ctx context.Context, addr string) (began bool) {
-	conn, err := (&net.Dialer{Timeout: w.load.Timeout}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return false
+// watch reads the changes since the last event until the stream breaks. The error says why it has not begun.
+func (w *watcher) watch(ctx context.Context, addr string) (err error) {
+	if w.conn, err = (&net.Dialer{Timeout: w.load.Timeout}).DialContext(ctx, "tcp", addr); err != nil {
+		return err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	body, err := w.ask(conn)
-	if err != nil {
-		return false
-	}
-	w.counts.open.Add(1)
-	defer w.counts.open.Add(-1)
-	w.read(api.NewEventReader(&watchBody{body, conn, w.counts}, watchFetch))
-	return true
-}
-
-// ask asks for the changes since the last event, and returns the body of the response.
-func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
+	defer w.conn.Close()
+	defer context.AfterFunc(ctx, func() { w.conn.Close() })()
 	target := "/v1/rollcall/watch"
 	if len(w.last) > 0 {
 		target += "?index=" + url.QueryEscape(string(w.last))
 	}
-	if err := conn.SetDeadline(time.Now().Add(w.load.Timeout)); err != nil {
-		return nil, err
+	if err := w.conn.SetDeadline(time.Now().Add(w.load.Timeout)); err != nil {
+		return err
 	}
-	return AskForEvents(conn, target)
+	if w.body, err = AskForEvents(w.conn, target); err != nil {
+		return err
+	}
+	w.load.watched.add(Watched{Open: 1})
+	defer w.load.watched.add(Watched{Open: -1})
+	w.follow(sse.NewReader(w, watchFetch))
+	return nil
 }
 
 // AskForEvents asks for a stream of server-sent events over a dedicated connection, and returns the body of the
@@ -130,8 +131,8 @@ func AskForEvents(conn net.Conn, target string) (io.Reader, error) {
 	return resp.Body, nil
 }
 
-// read counts events until the stream ends, and keeps the ids.
-func (w *watcher) read(events *api.EventReader) {
+// follow counts events until the stream ends, and keeps the ids.
+func (w *watcher) follow(events *api.EventReader) {
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -139,9 +140,9 @@ func (w *watcher) read(events *api.EventReader) {
 		}
 		switch string(e.Name) {
 		case "change":
-			w.counts.events.Add(1)
+			w.load.watched.add(Watched{Events: 1})
 		case "reset":
-			w.counts.resets.Add(1)
+			w.load.watched.add(Watched{Resets: 1})
 		}
 		if len(e.ID) > 0 {
 			w.last = append(w.last[:0], e.ID...)
@@ -149,19 +150,12 @@ func (w *watcher) read(events *api.EventReader) {
 	}
 }
 
-// watchBody counts the bytes of a stream, and ends it when nothing comes for too long.
-type watchBody struct {
-	io.Reader
-	conn   net.Conn
-	counts *watchCounts
-}
-
-// Read implements io.Reader.
-func (b *watchBody) Read(p []byte) (int, error) {
-	if err := b.conn.SetReadDeadline(time.Now().Add(watchQuiet)); err != nil {
+// Read implements io.Reader for the stream. It counts the bytes, and ends the stream when nothing comes for too long.
+func (w *watcher) Read(p []byte) (int, error) {
+	if err := w.conn.SetReadDeadline(time.Now().Add(watchQuiet)); err != nil {
 		return 0, err
 	}
-	n, err := b.Reader.Read(p)
-	b.counts.bytes.Add(int64(n))
+	n, err := w.body.Read(p)
+	w.load.watched.add(Watched{Bytes: int64(n)})
 	return n, err
 }
