@@ -197,22 +197,25 @@ func (f *felt) saw(end time.Time, o trial.Operation, home int) trial.Client {
 // Clients returns what the clients saw that made any call during the load: those of instances, for heartbeats,
 // registrations and cancels; and those that fetch, which end with the load. The others have been calling until now.
 func (l *Load) Clients() (all []trial.Client) {
-	l.recorder.mu.Lock()
-	end := l.recorder.end
-	l.recorder.mu.Unlock()
-	now := time.Now()
 	add := func(f *felt, end time.Time, o trial.Operation, home int) {
 		if c := f.saw(end, o, home); c.Calls > 0 {
 			all = append(all, c)
 		}
 	}
+	now := time.Now()
 	for _, i := range l.fleet.instances() {
 		add(&i.felt.heartbeats, now, trial.Heartbeat, i.home)
 		add(&i.felt.registrations, now, trial.Register, i.home)
 		add(&i.felt.cancels, now, trial.Cancel, i.home)
 	}
+	l.recorder.mu.Lock()
+	end := l.recorder.end
+	l.recorder.mu.Unlock()
+	if end.After(now) {
+		end = now
+	}
 	for _, p := range l.pollers {
-		add(&p.felt, earlier(now, end), p.what, p.home)
+		add(&p.felt, end, p.what, p.home)
 	}
 	return all
 }

@@ -128,13 +128,6 @@ func (l *Load) use(p pool, due time.Time, do func(c *client)) {
 	})
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 )
 
 // longest bounds every moment and every span of a trial: no scenario lasts that long.
@@ -18,33 +20,24 @@ const longest = Micros(24 * time.Hour / time.Microsecond)
 // anything is computed from them.
 func (c *Comparison) Check() error {
 	var errs []error
-	scenarios, columns := make(map[string]bool), make(map[string]bool)
 	for _, s := range c.Scenarios {
 		if s.Load.Instances > 0 && s.Load.Lease <= 0 {
 			errs = append(errs, fmt.Errorf("scenario %s: load.lease: %d instances with a lease of %s", s.Name, s.Load.Instances, s.Load.Lease))
 		}
-		scenarios[s.Name] = true
 	}
-	for _, column := range c.Plan.Columns {
-		columns[column.Name] = true
-	}
-	type turn struct {
-		scenario, column string
-		round            int
-	}
-	known := make(map[turn]bool)
+	known := make(map[string]bool)
 	for i := range c.Trials {
 		t := &c.Trials[i]
-		of := turn{t.Scenario, t.Column, t.Round}
+		turn := fmt.Sprint(t.Scenario, "/", t.Column, "/", t.Round)
 		switch {
-		case !scenarios[t.Scenario]:
+		case !slices.ContainsFunc(c.Scenarios, func(s scenario.Scenario) bool { return s.Name == t.Scenario }):
 			errs = append(errs, t.wrong("scenario", "the comparison does not describe it"))
-		case !columns[t.Column]:
+		case !slices.ContainsFunc(c.Plan.Columns, func(c scenario.Column) bool { return c.Name == t.Column }):
 			errs = append(errs, t.wrong("column", "the comparison does not describe it"))
-		case known[of]:
+		case known[turn]:
 			errs = append(errs, t.wrong("round", "there are two trials of it"))
 		}
-		known[of] = true
+		known[turn] = true
 		errs = append(errs, t.Check())
 	}
 	return errors.Join(errs...)
@@ -53,40 +46,30 @@ func (c *Comparison) Check() error {
 // Check reports the first invalid value in a trial: a node that it does not have, a time before the trial's or days
 // after it, a negative count, an unknown word. Merely suspicious values are left to verdicts.
 func (t *Trial) Check() error {
-	switch {
-	case t.Round < 1:
-		return t.wrong("round", "%d; want 1 or more", t.Round)
-	case t.Length <= 0 || t.Length > longest:
-		return t.wrong("length_us", "%d; want more than 0 and at most %d", t.Length, longest)
-	}
-	c := checks{trial: t}
+	c := checks{trial: t, at: "round"}
+	c.that(t.Round >= 1, "%d; want 1 or more", t.Round)
+	c.at = "length_us"
+	c.that(t.Length > 0 && t.Length <= longest, "%d; want more than 0 and at most %d", t.Length, longest)
 	v := reflect.ValueOf(t).Elem()
 	for i := range v.NumField() {
-		f := v.Type().Field(i)
+		f, field := v.Type().Field(i), v.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		records := v.Field(i)
-		if records.Kind() != reflect.Slice {
-			c.value(records, f.Tag.Get("check"))
-			if c.text != "" {
-				return t.wrong(name, "%s", c.text)
-			}
+		if c.at = name; field.Kind() != reflect.Slice {
+			c.value(field, f.Tag.Get("check"))
 			continue
 		}
-		for n := range records.Len() {
-			c.record(records.Index(n))
-			if c.text != "" {
-				return t.wrong(fmt.Sprintf("%s[%d]", name, n), "%s", c.text)
-			}
+		for n := 0; n < field.Len() && c.err == nil; n++ {
+			c.at = fmt.Sprintf("%s[%d]", name, n)
+			c.value(field.Index(n), "")
 		}
 	}
 	asked := make(map[int]bool)
 	for i, e := range t.Ending {
-		if asked[e.Node] {
-			return t.wrong(fmt.Sprintf("ending[%d]", i), "it is the second one of node number %d", e.Node)
-		}
+		c.at = fmt.Sprintf("ending[%d]", i)
+		c.that(!asked[e.Node], "it is the second one of node number %d", e.Node)
 		asked[e.Node] = true
 	}
-	return nil
+	return c.err
 }
 
 // wrong records a mistake in a field of a trial.
@@ -99,36 +82,27 @@ func (t *Trial) wrong(field, format string, args ...any) error {
 // a day of the load.
 type checks struct {
 	trial *Trial
-	text  string // of the first mistake; empty if none was found
+	at    string // the field of the trial, and the number of the record
+	err   error  // the first mistake
 }
 
 func (c *checks) that(ok bool, format string, args ...any) {
-	if !ok && c.text == "" {
-		c.text = fmt.Sprintf(format, args...)
+	if !ok && c.err == nil {
+		c.err = c.trial.wrong(c.at, format, args...)
 	}
 }
 
-// record checks a record, and everything in it.
-func (c *checks) record(v reflect.Value) {
-	if v.Kind() != reflect.Struct {
-		c.value(v, "")
-		return
-	}
-	c.rules(v.Interface())
-	for i := range v.NumField() {
-		c.value(v.Field(i), v.Type().Field(i).Tag.Get("check"))
-	}
-}
-
+// value checks a value, and everything in it.
 func (c *checks) value(v reflect.Value, is string) {
 	switch v.Kind() {
+	case reflect.Struct:
+		c.rules(v.Interface())
+		for i := range v.NumField() {
+			c.value(v.Field(i), v.Type().Field(i).Tag.Get("check"))
+		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			if v.Index(i).Kind() == reflect.Struct {
-				c.record(v.Index(i))
-			} else {
-				c.value(v.Index(i), is)
-			}
+			c.value(v.Index(i), is)
 		}
 	case reflect.Int, reflect.Int64:
 		n := v.Int()

@@ -1,70 +1,59 @@
 package trial
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 )
 
-// Records that a trial has thousands of are arrays in JSON, with their fields in the order of the struct and without
-// names: with names a comparison's file would be three times as large. Times are in µs since the load began. A time
-// that ends a span (Returned, Answered) is written as the length of the span, or -1 if it never ended. Actions and
-// outcomes are one letter each. An empty list at the end is left out.
+// Rows are records that a trial has thousands of. In JSON each of them is an array, with its fields in the order of the
+// struct and without names: with names a comparison's file would be three times as large. Times are in µs since the
+// load began. A time that ends a span (Returned, Answered) is written as the length of the span, or -1 if it never
+// ended. Actions and outcomes are one letter each. An empty list at the end is left out.
+type Rows[T any] []T
 
-// The letters of outcomes, as Bin's fields use them.
+// The letters of outcomes, as Bin's fields use them, and of actions.
 var letters = map[string]string{
 	string(Done): "d", string(NotFound): "f", string(Refused): "r", string(Unreached): "x", string(Unknown): "u",
 	string(Write): "w", string(Remove): "r", string(Look): "l",
 }
 
-// MarshalJSON implements json.Marshaler: [key, client, node, action, version, outcome, called, took].
-func (c Call) MarshalJSON() ([]byte, error) { return marshalRow(c) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *Call) UnmarshalJSON(data []byte) error { return readRow(data, "a call", c) }
-
-// MarshalJSON implements json.Marshaler: [node, asked, took, failed, listed, ghosts, missing, behind, unhealed, back].
-func (l List) MarshalJSON() ([]byte, error) { return marshalRow(l) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *List) UnmarshalJSON(data []byte) error { return readRow(data, "a list", l) }
-
-// MarshalJSON implements json.Marshaler: [from, to, way, acked, delay].
-func (s Sighting) MarshalJSON() ([]byte, error) { return marshalRow(s) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *Sighting) UnmarshalJSON(data []byte) error { return readRow(data, "a sighting", s) }
-
-// MarshalJSON implements json.Marshaler: [id, canceled, last, node, gone].
-func (d Departure) MarshalJSON() ([]byte, error) { return marshalRow(d) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *Departure) UnmarshalJSON(data []byte) error { return readRow(data, "a departure", d) }
-
-// MarshalJSON implements json.Marshaler: [operation, home, calls, answered, gap, open].
-func (c Client) MarshalJSON() ([]byte, error) { return marshalRow(c) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *Client) UnmarshalJSON(data []byte) error { return readRow(data, "a client", c) }
-
-// MarshalJSON implements json.Marshaler: [cancel, node, outcome, doubtful, called, took].
-func (w SealWrite) MarshalJSON() ([]byte, error) { return marshalRow(w) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (w *SealWrite) UnmarshalJSON(data []byte) error {
-	return readRow(data, "a write of a sealed instance", w)
+// MarshalJSON implements json.Marshaler.
+func (r Rows[T]) MarshalJSON() ([]byte, error) {
+	if r == nil {
+		return []byte("null"), nil
+	}
+	rows := make([][]any, len(r))
+	for i := range r {
+		rows[i] = rowOf(reflect.ValueOf(r[i]))
+	}
+	return json.Marshal(rows)
 }
 
-func marshalRow(record any) ([]byte, error) {
-	r := reflect.ValueOf(record)
-	var row []any
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Rows[T]) UnmarshalJSON(data []byte) error {
+	var rows []json.RawMessage
+	if err := json.Unmarshal(data, &rows); err != nil || rows == nil {
+		return err
+	}
+	*r = make(Rows[T], len(rows))
+	for i, row := range rows {
+		if err := readRow(row, reflect.ValueOf(&(*r)[i]).Elem()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rowOf(r reflect.Value) (row []any) {
 	for i := range r.NumField() {
 		switch v := r.Field(i).Interface().(type) {
-		case Action:
-			row = append(row, letterOf(string(v)))
-		case Outcome:
-			row = append(row, letterOf(string(v)))
+		case Action, Outcome:
+			word := fmt.Sprint(v)
+			row = append(row, cmp.Or(letters[word], word))
 		case []string:
 			if len(v) > 0 {
 				row = append(row, v)
@@ -80,14 +69,7 @@ func marshalRow(record any) ([]byte, error) {
 			row = append(row, v)
 		}
 	}
-	return json.Marshal(row)
-}
-
-func letterOf(word string) string {
-	if letter, ok := letters[word]; ok {
-		return letter
-	}
-	return word
+	return row
 }
 
 // beginOf returns when the span that field i of a record ends began.
@@ -99,13 +81,12 @@ func beginOf(r reflect.Value, i int) (begun Micros, ends bool) {
 }
 
 // readRow fills in a record from an array with as many values as it has fields. A list at the end may be missing.
-func readRow(data []byte, what string, into any) error {
-	r := reflect.ValueOf(into).Elem()
+func readRow(data []byte, r reflect.Value) error {
 	var values []any
 	for i := range r.NumField() {
 		values = append(values, r.Field(i).Addr().Interface())
 	}
-	fields := len(values)
+	fields, what := len(values), "a "+strings.ToLower(r.Type().Name())
 	if err := json.Unmarshal(data, &values); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -99,26 +99,25 @@ type Trial struct {
 	Took     Micros `json:"took_us"`             // total, including the cluster's start and end
 	Nodes    []Node `json:"nodes"`               // numbered by their place in this list
 	Failed   string `json:"failed"`              // why the trial could not be completed; empty if it was
-	// Repeats says why earlier tries of the trial are not valid: the machine could not carry them. They are in no
-	// figure.
+	// why earlier tries of the trial are not valid, and in no figure: the machine could not carry them
 	Repeats []string `json:"repeats,omitempty"`
 
-	Faults  []Fault  `json:"faults"`
-	Series  []Series `json:"series"`
-	Clients []Client `json:"clients"` // what single clients had to bear
-	Sealed  []Sealed `json:"sealed"`  // instances that are written once or twice, and never again
+	Faults  []Fault      `json:"faults"`
+	Series  []Series     `json:"series"`
+	Clients Rows[Client] `json:"clients"` // what single clients had to bear
+	Sealed  []Sealed     `json:"sealed"`  // instances that are written once or twice, and never again
 	// heartbeats answered 404 although the instance was registered and alive
-	Forgotten []Forgotten `json:"forgotten"`
-	Machine   []Health    `json:"machine"`   // every second: whether the machine carried all this
-	History   []Call      `json:"history"`   // every call on the watched keys, ordered by the time of the call
-	Lists     []List      `json:"lists"`     // every list that an observer fetched
-	Sightings []Sighting  `json:"sightings"` // when acknowledged registrations were first seen
+	Forgotten []Forgotten    `json:"forgotten"`
+	Machine   []Health       `json:"machine"`   // every second: whether the machine carried all this
+	History   Rows[Call]     `json:"history"`   // every call on the watched keys, ordered by the time of the call
+	Lists     Rows[List]     `json:"lists"`     // every list that an observer fetched
+	Sightings Rows[Sighting] `json:"sightings"` // when acknowledged registrations were first seen
 	// instances that died or were canceled, and when nodes stopped listing them
-	Departures []Departure `json:"departures"`
-	Evictions  []Eviction  `json:"evictions"` // told by the nodes' watches
-	Leaders    []Leader    `json:"leaders"`   // whenever a node's statement about its leader changed; mode cp
-	Usage      []Usage     `json:"usage"`     // every second, per node
-	Ending     []Ending    `json:"ending"`    // per node, when all nodes agreed or time was up
+	Departures Rows[Departure] `json:"departures"`
+	Evictions  []Eviction      `json:"evictions"` // told by the nodes' watches
+	Leaders    []Leader        `json:"leaders"`   // whenever a node's statement about its leader changed; mode cp
+	Usage      []Usage         `json:"usage"`     // every second, per node
+	Ending     []Ending        `json:"ending"`    // per node, when all nodes agreed or time was up
 }
 
 // NodeName returns a node's name, by its number.
@@ -223,17 +222,8 @@ type Bin struct {
 
 // Count returns the counter of an outcome.
 func (b *Bin) Count(o Outcome) *int {
-	switch o {
-	case Done:
-		return &b.Done
-	case NotFound:
-		return &b.NotFound
-	case Refused:
-		return &b.Refused
-	case Unreached:
-		return &b.Unreached
-	}
-	return &b.Unknown
+	counters := [...]*int{&b.Done, &b.NotFound, &b.Refused, &b.Unreached, &b.Unknown} // in the order of Outcomes
+	return counters[slices.Index(Outcomes, o)]
 }
 
 // Due counts all calls.
@@ -256,30 +246,29 @@ func (b *Bin) Pairs() iter.Seq2[int64, int] {
 // Client is what one client saw of one operation; for heartbeats it is the client of one instance. It goes on to the
 // next reachable node if one gives no answer, as stock clients do.
 type Client struct {
-	Operation Operation `json:"operation"`
-	Home      int       `json:"home" check:"node"` // node
-	Calls     int       `json:"calls"`
-	Answered  int       `json:"answered" check:"count"`
-	// the longest time from when a call was due until the client got an answer again
-	Gap  Micros `json:"gap_us" check:"count"`
-	Open bool   `json:"open,omitempty"` // that gap had not ended when the client's calls did
+	Operation Operation
+	Home      int `check:"node"` // node
+	Calls     int
+	Answered  int    `check:"count"`
+	Gap       Micros `check:"count"` // the longest time from when a call was due until it got an answer again
+	Open      bool   // that gap had not ended when the client's calls did
 }
 
 // Sealed is an instance with a lease that outlasts the trial. It is registered, a second later perhaps registered in
 // another version or canceled, and then never renewed nor written again: what is lost of it stays lost.
 type Sealed struct {
-	ID     string      `json:"id"`
-	Writes []SealWrite `json:"writes"` // one or two
+	ID     string          `json:"id"`
+	Writes Rows[SealWrite] `json:"writes"` // one or two
 }
 
 // SealWrite is one write of a sealed instance. Its version is its place in the list, from 1; a cancel is not numbered.
 type SealWrite struct {
-	Cancel   bool    `json:"cancel"`
-	Node     int     `json:"node" check:"node"` // the last one asked
-	Outcome  Outcome `json:"outcome"`
-	Doubtful bool    `json:"doubtful"` // an earlier try of it got no answer, and may take effect late
-	Called   Micros  `json:"called_us"`
-	Returned Micros  `json:"returned_us" check:"end"`
+	Cancel   bool
+	Node     int `check:"node"` // the last one asked
+	Outcome  Outcome
+	Doubtful bool // an earlier try of it got no answer, and may take effect late
+	Called   Micros
+	Returned Micros `check:"end"`
 }
 
 // Forgotten is a heartbeat answered 404.
@@ -327,35 +316,30 @@ const (
 // any version. A write that no node accepted (Unreached) may be sent to the next node in the same version, as a call
 // of its own.
 type Call struct {
-	Key      string  `json:"key"`
-	Client   int     `json:"client"`            // sends one call after the other
-	Node     int     `json:"node" check:"node"` // that was asked
-	Action   Action  `json:"action"`
-	Version  int64   `json:"version" check:"count"` // written, or seen; 0 if not registered
-	Outcome  Outcome `json:"outcome"`
-	Called   Micros  `json:"called_us"`
-	Returned Micros  `json:"returned_us" check:"end"`
+	Key      string
+	Client   int // sends one call after the other
+	Node     int `check:"node"` // that was asked
+	Action   Action
+	Version  int64 `check:"count"` // written, or seen; 0 if not registered
+	Outcome  Outcome
+	Called   Micros
+	Returned Micros `check:"end"`
 }
 
 // List is one fetch of the whole registry by an observer, and its differences from what the clients know to be true. A
 // node is asked every 100 ms.
 type List struct {
-	Node     int    `json:"node" check:"node"`
-	Asked    Micros `json:"asked_us"`
-	Answered Micros `json:"answered_us"`
-	Failed   bool   `json:"failed,omitempty"` // no list came; the fields below are 0, except Missing
-	Listed   int    `json:"listed" check:"count"`
-	// listed, although they died or their cancel was acknowledged before it was asked
-	Ghosts int `json:"ghosts" check:"count"`
+	Node     int `check:"node"`
+	Asked    Micros
+	Answered Micros
+	Failed   bool // no list came; the fields below are 0, except Missing
+	Listed   int  `check:"count"`
+	Ghosts   int  `check:"count"` // listed, although they died or their cancel was acknowledged before it was asked
 	// not listed, although registered, acknowledged and alive all the time; all such instances if no list came
-	Missing int `json:"missing" check:"count"`
-	// listed in an older version than was acknowledged before it was asked
-	Behind int `json:"behind" check:"count"`
-	// Unhealed counts what was acknowledged before the last fault ended, and is not yet in this list (or still is, if
-	// it was a cancel).
-	Unhealed int `json:"unhealed" check:"count"`
-	// Back lists instances that this node had stopped listing after their acknowledged cancel, and lists again.
-	Back []string `json:"back,omitempty"`
+	Missing  int      `check:"count"`
+	Behind   int      `check:"count"` // listed in an older version than was acknowledged before it was asked
+	Unhealed int      `check:"count"` // acknowledged before the last fault ended, and not in effect in this list
+	Back     []string // not listed before, after their acknowledged cancel, and listed again by this node
 }
 
 // Way is how a client looks for an instance.
@@ -375,23 +359,20 @@ var Ways = []Way{ByRead, ByStale, ByList, ByDelta, ByWatch}
 
 // Sighting is when a registration that was acknowledged through one node was first seen at another, or the same, node.
 type Sighting struct {
-	From  int    `json:"from" check:"node"`
-	To    int    `json:"to" check:"node"`
-	Way   Way    `json:"way"`
-	Acked Micros `json:"acked_us"`
-	// until the answer that showed it had come; 0 if before the acknowledgement; -1 if not within the trial
-	Delay Micros `json:"delay_us"`
+	From  int `check:"node"`
+	To    int `check:"node"`
+	Way   Way
+	Acked Micros
+	Delay Micros // until an answer showed it; 0 if before the acknowledgement; -1 if not within the trial
 }
 
 // Departure is an instance that went, and when one node stopped listing it.
 type Departure struct {
-	ID       string `json:"id"`
-	Canceled bool   `json:"canceled,omitempty"` // otherwise it died
-	// its last answered heartbeat or registration; for a canceled one, the cancel's answer
-	Last Micros `json:"last_us"`
-	Node int    `json:"node" check:"node"`
-	// when the first list without it was requested; -1 if it was listed until the end
-	Gone Micros `json:"gone_us"`
+	ID       string
+	Canceled bool   // otherwise it died
+	Last     Micros // its last answered heartbeat or registration; for a canceled one, the cancel's answer
+	Node     int    `check:"node"`
+	Gone     Micros // when the first list without it was requested; -1 if it was listed until the end
 }
 
 // Eviction is an eviction that a node's watch reported.

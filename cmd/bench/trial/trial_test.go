@@ -1,7 +1,9 @@
 package trial
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"testing"
@@ -89,10 +91,8 @@ func TestTrialIsCheckedForWhatCannotBe(t *testing.T) {
 }
 
 func TestCallThatTookLessThanNothingIsFoundInAFile(t *testing.T) {
-	var call Call
-	need.OK(t, json.Unmarshal([]byte(`["k",1,0,"l",3,"d",4,-5]`), &call))
 	one := whole()
-	one.History[0] = call
+	need.OK(t, json.Unmarshal([]byte(`[["k",1,0,"l",3,"d",4,-5]]`), &one.History))
 	expect.ErrorSays(t, one.Check(), "history[0]: it took -5 µs", "says:")
 }
 
@@ -123,19 +123,19 @@ func TestEncodingOfFrequentRecordsIsAnArray(t *testing.T) {
 		value any
 		want  string
 	}{
-		{"a call", Call{"own-3", 12, 1, Look, 7, NotFound, 14_123_456, 14_124_268}, `["own-3",12,1,"l",7,"f",14123456,812]`},
-		{"an unanswered call", Call{"shared-1", 2, 0, Write, 9, Unknown, 100, math.MaxInt64}, `["shared-1",2,0,"w",9,"u",100,-1]`},
-		{"a list", List{Node: 2, Asked: 100, Answered: 350, Listed: 300, Ghosts: 1, Missing: 2, Behind: 3, Unhealed: 4}, `[2,100,250,false,300,1,2,3,4]`},
-		{"a list with what is back", List{Asked: 100, Answered: 350, Back: []string{"a", "b"}}, `[0,100,250,false,0,0,0,0,0,["a","b"]]`},
-		{"a failed list", List{Node: 1, Asked: -5, Answered: 5, Failed: true}, `[1,-5,10,true,0,0,0,0,0]`},
-		{"a sighting", Sighting{0, 2, ByStale, 1000, -1}, `[0,2,"stale read",1000,-1]`},
-		{"a list that did not come, whose reader misses all", List{Node: 1, Asked: 5, Answered: 9, Failed: true, Missing: 7}, `[1,5,4,true,0,0,7,0,0]`},
-		{"a client", Client{Fetch, 2, 30, 29, 1_500_000, true}, `["fetch",2,30,29,1500000,true]`},
-		{"a write of a sealed instance", SealWrite{Node: 1, Outcome: Done, Called: 100, Returned: 350}, `[false,1,"d",false,100,250]`},
-		{"its cancel", SealWrite{Cancel: true, Node: 2, Outcome: Refused, Doubtful: true, Called: -5, Returned: 5}, `[true,2,"r",true,-5,10]`},
-		{"one that was never answered", SealWrite{Outcome: Unknown, Called: 100, Returned: math.MaxInt64}, `[false,0,"u",false,100,-1]`},
+		{"a call", Rows[Call]{{"own-3", 12, 1, Look, 7, NotFound, 14_123_456, 14_124_268}}, `[["own-3",12,1,"l",7,"f",14123456,812]]`},
+		{"an unanswered call", Rows[Call]{{"shared-1", 2, 0, Write, 9, Unknown, 100, math.MaxInt64}}, `[["shared-1",2,0,"w",9,"u",100,-1]]`},
+		{"a list", Rows[List]{{Node: 2, Asked: 100, Answered: 350, Listed: 300, Ghosts: 1, Missing: 2, Behind: 3, Unhealed: 4}}, `[[2,100,250,false,300,1,2,3,4]]`},
+		{"a list with what is back", Rows[List]{{Asked: 100, Answered: 350, Back: []string{"a", "b"}}}, `[[0,100,250,false,0,0,0,0,0,["a","b"]]]`},
+		{"a failed list", Rows[List]{{Node: 1, Asked: -5, Answered: 5, Failed: true}}, `[[1,-5,10,true,0,0,0,0,0]]`},
+		{"a sighting", Rows[Sighting]{{0, 2, ByStale, 1000, -1}}, `[[0,2,"stale read",1000,-1]]`},
+		{"a list that did not come, whose reader misses all", Rows[List]{{Node: 1, Asked: 5, Answered: 9, Failed: true, Missing: 7}}, `[[1,5,4,true,0,0,7,0,0]]`},
+		{"a client", Rows[Client]{{Fetch, 2, 30, 29, 1_500_000, true}}, `[["fetch",2,30,29,1500000,true]]`},
+		{"a write of a sealed instance", Rows[SealWrite]{{Node: 1, Outcome: Done, Called: 100, Returned: 350}}, `[[false,1,"d",false,100,250]]`},
+		{"its cancel", Rows[SealWrite]{{Cancel: true, Node: 2, Outcome: Refused, Doubtful: true, Called: -5, Returned: 5}}, `[[true,2,"r",true,-5,10]]`},
+		{"one that was never answered", Rows[SealWrite]{{Outcome: Unknown, Called: 100, Returned: math.MaxInt64}}, `[[false,0,"u",false,100,-1]]`},
 		{"a sealed instance", Sealed{ID: "s", Writes: []SealWrite{{Outcome: NotFound, Called: 1, Returned: 2}}}, `{"id":"s","writes":[[false,0,"f",false,1,1]]}`},
-		{"a departure", Departure{"i-1", true, 1000, 2, 3000}, `["i-1",true,1000,2,3000]`},
+		{"a departure", Rows[Departure]{{"i-1", true, 1000, 2, 3000}}, `[["i-1",true,1000,2,3000]]`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -148,16 +148,26 @@ func TestEncodingOfFrequentRecordsIsAnArray(t *testing.T) {
 	}
 }
 
+func TestTrialKeepsItsRecordsAsArrays(t *testing.T) {
+	want := whole()
+	text := need.Got(json.Marshal(want))(t)
+	for _, records := range []string{"clients", "history", "lists", "sightings", "departures", "writes"} {
+		expect.That(t, bytes.Contains(text, fmt.Appendf(nil, "%q:[[", records)), "%s are no arrays in %s", records, text)
+	}
+	var got Trial
+	need.OK(t, json.Unmarshal(text, &got))
+	expect.Deep(t, got, want, "decoded:")
+}
+
 func TestEncodingKeepsEveryActionAndOutcome(t *testing.T) {
+	var want, got Rows[Call]
 	for _, action := range []Action{Write, Remove, Look} {
-		for _, outcome := range []Outcome{Done, NotFound, Refused, Unreached, Unknown} {
-			want := Call{Key: "k", Action: action, Outcome: outcome}
-			text := need.Got(json.Marshal(want))(t)
-			var got Call
-			err := json.Unmarshal(text, &got)
-			expect.That(t, err == nil && got == want, "%s: %+v, %v; want %+v", text, got, err, want)
+		for _, outcome := range Outcomes {
+			want = append(want, Call{Key: "k", Action: action, Outcome: outcome})
 		}
 	}
+	need.OK(t, json.Unmarshal(need.Got(json.Marshal(want))(t), &got))
+	expect.Deep(t, got, want, "decoded:")
 }
 
 func TestDecodingRefusesAnArrayOfAnotherLength(t *testing.T) {
@@ -166,10 +176,10 @@ func TestDecodingRefusesAnArrayOfAnotherLength(t *testing.T) {
 		into any
 		want string
 	}{
-		{`["k",1,2]`, new(Call), "not 8"},
-		{`["k",1,2,"l",3,"d",4,5,6]`, new(Call), "not 8"},
-		{`["fetch",1,2,3]`, new(Client), "not 6"},
-		{`[false,1,"d",false,100]`, new(SealWrite), "not 6"},
+		{`[["k",1,2]]`, new(Rows[Call]), "not 8"},
+		{`[["k",1,2,"l",3,"d",4,5,6]]`, new(Rows[Call]), "not 8"},
+		{`[["fetch",1,2,3]]`, new(Rows[Client]), "not 6"},
+		{`[[false,1,"d",false,100]]`, new(Rows[SealWrite]), "not 6"},
 	} {
 		expect.ErrorSays(t, json.Unmarshal([]byte(c.text), c.into), c.want, "%s read as %T:", c.text, c.into)
 	}
