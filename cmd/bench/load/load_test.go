@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -153,39 +152,19 @@ func TestWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 	}
 }
 
-// watchedNode is a node that streams one change per watch, breaks off the first streams, and keeps the others.
-type watchedNode struct {
-	*httptest.Server
-	mu     sync.Mutex
-	breaks int
-	asked  []string // queries
-}
-
-func newWatchedNode(t *testing.T, breaks int) *watchedNode {
-	n := &watchedNode{breaks: breaks}
-	n.Server = httptest.NewServer(n)
-	t.Cleanup(n.Close)
-	return n
-}
-
-func (n *watchedNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	n.mu.Lock()
-	n.asked = append(n.asked, r.URL.RawQuery)
-	number := len(n.asked)
-	n.mu.Unlock()
-	fmt.Fprintf(w, "event: change\nid: a-%d\ndata: {}\n\n", number)
-	w.(http.Flusher).Flush()
-	if number > n.breaks {
-		<-r.Context().Done()
-	}
-}
-
-func (n *watchedNode) addr() string { return n.Listener.Addr().String() }
-
-func (n *watchedNode) queries() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return append([]string(nil), n.asked...)
+// watchedNode is a node that streams one change per watch, breaks off the first streams, and keeps the others. It sends
+// the queries of the watches.
+func watchedNode(t *testing.T, breaks int) (addr string, queries chan string) {
+	queries = make(chan string, 100)
+	return addrOf(standIn(t, func(w http.ResponseWriter, r *http.Request) {
+		queries <- r.URL.RawQuery
+		number := len(queries)
+		fmt.Fprintf(w, "event: change\nid: a-%d\ndata: {}\n\n", number)
+		w.(http.Flusher).Flush()
+		if number > breaks {
+			<-r.Context().Done()
+		}
+	})), queries
 }
 
 // watching runs a load's watchers until the test ends, and waits until they have seen what is wanted.
@@ -204,26 +183,20 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 }
 
 func TestWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
-	n := newWatchedNode(t, 1)
-	got := watching(t, []string{n.addr()}, 1, "the second stream's change", func(w Watched) bool { return w.Events == 2 })
+	addr, queries := watchedNode(t, 1)
+	got := watching(t, []string{addr}, 1, "the second stream's change", func(w Watched) bool { return w.Events == 2 })
 	expect.That(t, got.Breaks == 1 && got.Open == 1 && got.Bytes != 0, "they saw %+v, want a break, an open stream and its bytes", got)
-	asked := n.queries()
-	expect.That(t, len(asked) == 2 && asked[0] == "" && asked[1] == "index=a-1",
-		"asked for %q, want everything from now on, then what came after a-1", asked)
+	first, second := <-queries, <-queries
+	expect.That(t, first == "" && second == "index=a-1", "asked for %q and %q, want everything from now on, then what came after a-1", first, second)
 }
 
 func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotRespond(t *testing.T) {
-	first, second := newWatchedNode(t, 0), newWatchedNode(t, 0)
-	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		io.WriteString(w, "event: change\n\n")
-	}))
-	t.Cleanup(refuses.Close)
-	nodes := []string{first.addr(), refuses.Listener.Addr().String(), second.addr()}
+	a, atFirst := watchedNode(t, 0)
+	b, atThird := watchedNode(t, 0)
+	nodes := []string{a, statusServer(t, http.StatusServiceUnavailable), b}
 	got := watching(t, nodes, 6, "the change of every watcher", func(w Watched) bool { return w.Events == 6 })
 	expect.That(t, got.Breaks == 2 && got.Open == 6, "they saw %+v, want 6 open streams and a break for each whose home refuses", got)
-	a, b := len(first.queries()), len(second.queries())
-	expect.That(t, a == 2 && b == 4, "%d watch the first node and %d the third, want 2 and 4", a, b)
+	expect.That(t, len(atFirst) == 2 && len(atThird) == 4, "%d watch the first node and %d the third, want 2 and 4", len(atFirst), len(atThird))
 }
 
 // send makes calls of a stream, one after the other.
@@ -374,14 +347,10 @@ func TestAwaitWriteEndsWhenTheNextWriteBeginsAndCountsThoseUnderWay(t *testing.T
 	l.flight.begin(0)()
 	expect.Equal(t, <-found, 1, "writes under way when the others have landed:")
 	l.flight.begin(0)() // nobody waits
-}
-
-func TestAwaitWriteEndsWithItsContext(t *testing.T) {
-	l := need.Got(New(Config{Nodes: []string{"a:1"}}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	found := awaited(ctx, t, l, 0)
+	found = awaited(ctx, t, l, 0)
 	cancel()
-	expect.Equal(t, <-found, 0, "writes under way:")
+	expect.Equal(t, <-found, 0, "writes under way when the wait is given up:")
 	l.flight.begin(0)() // it waits for nobody
 }
 
@@ -461,12 +430,11 @@ func sealEach(t *testing.T, l *Load, count int) {
 
 func TestSealedInstancesAreWrittenOnceOrTwiceAndNeverAgain(t *testing.T) {
 	c := newFakeCluster(t, 2)
-	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
+	l := newTestLoad(t, c, scenario.Load{Sealed: 40})
 	began := time.Now()
-	sealEach(t, l, 8)
-	took := time.Since(began)
-	expect.That(t, took >= sealPause, "drained after %s, want after the second writes, %s later than the first", took, sealPause)
+	run(t, l, 200*time.Millisecond)
 	app, all := l.Sealed(began)
+	expect.That(t, calls(l, trial.Register) == 10 && calls(l, trial.Cancel) == 2, "%d registrations and %d cancels are counted, want 10 and 2", calls(l, trial.Register), calls(l, trial.Cancel))
 	need.That(t, app == "TEST-SEALED" && len(all) == 8, "%d sealed instances of %s, want 8 of TEST-SEALED", len(all), app)
 	for n, want := range []struct {
 		version int64 // 0 if it is not registered
@@ -490,67 +458,41 @@ func TestSealedInstancesAreWrittenOnceOrTwiceAndNeverAgain(t *testing.T) {
 	}
 }
 
-func TestSealedInstanceThatWasNotCertainlyRegisteredIsLeftAlone(t *testing.T) {
-	c := newFakeCluster(t, 2)
-	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
-	statuses := map[string]int{"sealed-2": http.StatusBadRequest, "sealed-3": http.StatusGatewayTimeout, "sealed-4": http.StatusServiceUnavailable}
-	c.decide(func(s seen) int { return statuses[s.id] })
-	sealEach(t, l, 6)
-	_, all := l.Sealed(time.Now().Add(-time.Minute))
-	for n, want := range map[int]trial.SealWrite{
-		2: {Outcome: trial.Refused, Node: 1},
-		3: {Outcome: trial.Unknown, Doubtful: true, Node: 0}, // its home, node 1, was asked first
-		4: {Outcome: trial.Refused, Node: 1},
+func TestSealedInstanceKeepsTheOutcomesOfItsWrites(t *testing.T) {
+	for _, tc := range []struct {
+		id     int // says what is written: nothing else, another version, or a cancel; its home is id % 2
+		write  int // that fails; 0 for the first
+		status int
+		node   int // that fails; -1 for both
+		want   trial.SealWrite
+	}{
+		{id: 2, status: 400, node: -1, want: trial.SealWrite{Outcome: trial.Refused, Node: 1}},
+		{id: 3, status: 504, node: -1, want: trial.SealWrite{Outcome: trial.Unknown, Doubtful: true, Node: 0}},
+		{id: 4, status: 503, node: -1, want: trial.SealWrite{Outcome: trial.Refused, Node: 1}},
+		{id: 2, write: 1, status: 504, node: -1, want: trial.SealWrite{Outcome: trial.Unknown, Doubtful: true, Node: 1}},
+		{id: 3, write: 1, status: 403, node: -1, want: trial.SealWrite{Outcome: trial.Refused, Node: 0}},
+		{id: 4, write: 1, status: 504, node: -1, want: trial.SealWrite{Cancel: true, Outcome: trial.Unknown, Doubtful: true, Node: 1}},
+		{id: 5, write: 1, status: 504, node: 1, want: trial.SealWrite{Cancel: true, Outcome: trial.Done, Doubtful: true, Node: 0}},
 	} {
-		got := all[n].Writes
-		need.That(t, len(got) == 1, "sealed-%d was written %d times, want once", n, len(got))
-		expect.Equal(t, got[0].Returned == math.MaxInt64, want.Outcome == trial.Unknown, "sealed-%d never got an answer:", n)
-		got[0].Called, got[0].Returned = 0, 0
-		expect.Equal(t, got[0], want, "sealed-%d:", n)
+		t.Run(fmt.Sprintf("%d in write %d of sealed-%d", tc.status, tc.write, tc.id), func(t *testing.T) {
+			t.Parallel() // each waits for the second write
+			c := newFakeCluster(t, 2)
+			l := newTestLoad(t, c, scenario.Load{Sealed: 1})
+			c.decide(func(s seen) int {
+				second := s.version == 2 || s.method == http.MethodDelete
+				if s.id == fmt.Sprintf("sealed-%d", tc.id) && second == (tc.write == 1) && (tc.node < 0 || s.node == tc.node) {
+					return tc.status
+				}
+				return 0
+			})
+			sealEach(t, l, 6)
+			_, all := l.Sealed(time.Now())
+			writes := all[tc.id].Writes
+			need.That(t, len(writes) == tc.write+1, "it was written %d times: %+v", len(writes), writes)
+			got := writes[tc.write]
+			expect.Equal(t, got.Returned == math.MaxInt64, tc.want.Outcome == trial.Unknown, "it never got an answer:")
+			got.Called, got.Returned = 0, 0
+			expect.Equal(t, got, tc.want, "the write is")
+		})
 	}
-	expect.That(t, len(all[5].Writes) == 2 && all[5].Writes[1].Cancel, "sealed-5 is %+v, want one that was canceled", all[5])
-}
-
-func TestSealedInstanceHasTheOutcomeOfItsSecondWrite(t *testing.T) {
-	c := newFakeCluster(t, 2)
-	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
-	c.decide(func(s seen) int {
-		switch {
-		case s.id == "sealed-2" && s.version == 2, s.id == "sealed-4" && s.method == http.MethodDelete:
-			return http.StatusGatewayTimeout
-		case s.id == "sealed-5" && s.method == http.MethodDelete && s.node == 1: // its home; the other node takes it
-			return http.StatusGatewayTimeout
-		case s.id == "sealed-3" && s.version == 2:
-			return http.StatusForbidden
-		}
-		return 0
-	})
-	sealEach(t, l, 6)
-	_, all := l.Sealed(time.Now())
-	for n, want := range map[int]struct {
-		outcome  trial.Outcome
-		doubtful bool
-	}{2: {trial.Unknown, true}, 3: {trial.Refused, false}, 4: {trial.Unknown, true}, 5: {trial.Done, true}} {
-		got := all[n].Writes[1]
-		expect.That(t, all[n].Writes[0].Outcome == trial.Done && got.Outcome == want.outcome && got.Doubtful == want.doubtful,
-			"sealed-%d: %+v, want its second write %s, doubtful %t", n, all[n].Writes, want.outcome, want.doubtful)
-		expect.Equal(t, got.Returned == math.MaxInt64, want.outcome == trial.Unknown, "sealed-%d never got an answer:", n)
-	}
-}
-
-func TestRunEndsWhenTheSealedInstancesHaveBeenWritten(t *testing.T) {
-	c := newFakeCluster(t, 2)
-	l := newTestLoad(t, c, scenario.Load{Sealed: 60})
-	t.Cleanup(l.Stop)
-	began := time.Now()
-	need.OK(t, l.Run(t.Context(), began, 200*time.Millisecond))
-	_, all := l.Sealed(began)
-	twice := 0
-	for _, s := range all {
-		if len(s.Writes) == 2 {
-			twice++
-		}
-	}
-	expect.That(t, len(all) == 12 && twice == 8, "%d sealed instances, %d of them written twice, want 12 and 8", len(all), twice)
-	expect.That(t, calls(l, trial.Register) == 16 && calls(l, trial.Cancel) == 4, "%d registrations and %d cancels are counted, want 16 and 4", calls(l, trial.Register), calls(l, trial.Cancel))
 }

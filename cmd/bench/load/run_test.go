@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -243,193 +241,42 @@ func TestRecorderHasEveryCallInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b", "c"}}))(t)
 	began := time.Now()
 	l.recorder.begin, l.recorder.end = began, began.Add(time.Minute)
-	outcomes := []trial.Outcome{trial.Done, trial.NotFound, trial.Refused, trial.Unreached, trial.Unknown}
 	random := rand.New(rand.NewPCG(3, 4))
-	want := make(map[trial.Operation]map[trial.Outcome]int64)
-	for range 5000 {
-		o, outcome := trial.Operations[random.IntN(len(trial.Operations))], outcomes[random.IntN(len(outcomes))]
-		due := began.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
-		l.record(o, random.IntN(3), due, callResult{outcome: outcome, done: due.Add(time.Duration(random.Int64N(int64(time.Second))))}, nil)
-		if want[o] == nil {
-			want[o] = make(map[trial.Outcome]int64)
-		}
-		want[o][outcome]++
+	type kind struct {
+		operation trial.Operation
+		outcome   trial.Outcome
 	}
-	inSeries := make(map[trial.Operation]map[trial.Outcome]int64)
+	want, inSeries := make(map[kind]int64), make(map[kind]int64)
+	for range 5000 {
+		k := kind{trial.Operations[random.IntN(len(trial.Operations))], trial.Outcomes[random.IntN(len(trial.Outcomes))]}
+		due := began.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
+		done := due.Add(time.Duration(random.Int64N(int64(time.Second))))
+		l.record(k.operation, random.IntN(3), due, callResult{outcome: k.outcome, done: done}, nil)
+		want[k]++
+	}
 	for _, s := range l.Series() {
-		if inSeries[s.Operation] == nil {
-			inSeries[s.Operation] = make(map[trial.Outcome]int64)
-		}
 		last := -1
 		for _, b := range s.Bins {
 			expect.That(t, b.Number > last, "%s of node %d: bin %d after %d", s.Operation, s.Node, b.Number, last)
 			last = b.Number
-			for _, o := range outcomes {
-				inSeries[s.Operation][o] += int64(*b.Count(o))
+			for _, o := range trial.Outcomes {
+				inSeries[kind{s.Operation, o}] += int64(*b.Count(o))
 			}
-			checkLatencies(t, b)
+			answers, longest := 0, int64(-1)
+			for latency, n := range b.Pairs() {
+				expect.That(t, latency > longest, "bin %d: latencies %v do not ascend", b.Number, b.Latencies)
+				answers, longest = answers+n, latency
+			}
+			expect.Equal(t, answers, b.Answered(), "bin %d: latencies of the answered calls:", b.Number)
 		}
 	}
 	snapshot := l.Snapshot()
-	for _, o := range trial.Operations {
-		for _, outcome := range outcomes {
-			in, total := inSeries[o][outcome], snapshot[o].Outcomes[outcome]
-			expect.That(t, in == want[o][outcome] && total == want[o][outcome],
-				"%s, %s: %d in the series and %d in the totals, want %d", o, outcome, in, total, want[o][outcome])
-		}
-		expect.Equal(t, snapshot[o].Latency.TotalCount(), want[o][trial.Done]+want[o][trial.NotFound], "%s: latencies of the answered calls:", o)
+	for k, n := range want {
+		total := snapshot[k.operation].Outcomes[k.outcome]
+		expect.That(t, inSeries[k] == n && total == n, "%s: %d in the series and %d in the totals, want %d", k, inSeries[k], total, n)
 	}
-}
-
-// checkLatencies checks that there is one for each answered call, in ascending order.
-func checkLatencies(t *testing.T, b trial.Bin) {
-	t.Helper()
-	n := int64(0)
-	for i := 0; i < len(b.Latencies); i += 2 {
-		expect.That(t, i == 0 || b.Latencies[i] > b.Latencies[i-2], "bin %d: latencies %v do not ascend", b.Number, b.Latencies)
-		n += b.Latencies[i+1]
+	for o, totals := range snapshot {
+		answered := want[kind{o, trial.Done}] + want[kind{o, trial.NotFound}]
+		expect.Equal(t, totals.Latency.TotalCount(), answered, "%s: latencies of the answered calls:", o)
 	}
-	expect.That(t, n == int64(b.Done+b.NotFound), "bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)
-}
-
-// benchServer serves a handler and counts what it was sent.
-type benchServer struct {
-	addr     string
-	requests atomic.Int64
-}
-
-func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r *http.Request)) *benchServer {
-	t.Helper()
-	s := new(benchServer)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler(s.requests.Add(1), w, r)
-	}))
-	t.Cleanup(server.Close)
-	s.addr = server.Listener.Addr().String()
-	return s
-}
-
-func ok(int64, http.ResponseWriter, *http.Request) {}
-
-func get1(int, int) func() []byte {
-	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
-}
-
-// times is a workload that ends after n requests of each connection.
-func times(n int, w Workload) Workload {
-	return func(conn, conns int) func() []byte {
-		next, left := w(conn, conns), n
-		return func() []byte {
-			if left--; left < 0 {
-				return nil
-			}
-			return next()
-		}
-	}
-}
-
-func TestBulkGoesOnWhereTheServerClosesAConnection(t *testing.T) {
-	server := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
-		if n%3 == 0 {
-			w.Header().Set("Connection", "close")
-		}
-	})
-	r := need.Got(Bulk{Targets: []string{server.addr}, Conns: 1, Requests: times(10, get1), Want: 200}.Closed(t.Context()))(t)
-	expect.That(t, r.Right == 10 && len(r.Wrong) == 0, "%d right, wrong: %v, want 10 right", r.Right, r.Wrong)
-}
-
-func TestBulkSendsAndCountsEveryRequestOnce(t *testing.T) {
-	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
-	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}
-	r := need.Got(l.Closed(t.Context()))(t)
-	expect.That(t, r.Right == 200 && len(r.Wrong) == 0 && r.Rate > 0 && r.Latency.TotalCount() == 200,
-		"%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.Right, r.Rate, r.Latency.TotalCount(), r.Wrong)
-	expect.That(t, a.requests.Load() == 100 && b.requests.Load() == 100,
-		"the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
-}
-
-func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
-	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
-		switch n % 4 {
-		case 1:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case 2:
-			panic(http.ErrAbortHandler) // closes the connection without a response
-		}
-	})
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
-	r := need.Got(l.Closed(t.Context()))(t)
-	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
-	expect.That(t, r.Right == 20 && r.Wrong.String() == want, "%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
-}
-
-// refusesEverySecond answers 503 or 504 to every other request.
-func refusesEverySecond(n int64, w http.ResponseWriter, _ *http.Request) {
-	switch n % 4 {
-	case 1:
-		w.WriteHeader(http.StatusServiceUnavailable)
-	case 3:
-		w.WriteHeader(http.StatusGatewayTimeout)
-	}
-}
-
-func TestBulkThatInsistsRepeatsWhatWasRefused(t *testing.T) {
-	s := newBenchServer(t, refusesEverySecond)
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
-	if r, err := l.Closed(t.Context()); err != nil || r.Right != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
-		t.Errorf("%+v, %v, after %d requests; want 5 right answers to 10", r, err, s.requests.Load())
-	}
-}
-
-func TestBulkCountsItsWindowOnly(t *testing.T) {
-	s := newBenchServer(t, ok)
-	l := Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Warm: time.Second, Window: time.Second}
-	r := need.Got(l.Closed(t.Context()))(t)
-	sent := int(s.requests.Load())
-	expect.That(t, r.Right != 0 && r.Right < sent, "counted %d of %d requests, want some but not those of the warm-up", r.Right, sent)
-	expect.Equal(t, r.Rate, float64(r.Right)/l.Window.Seconds(), "rate:")
-}
-
-func TestBulkEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
-		if n == 10 {
-			cancel()
-		}
-	})
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
-	expect.Equal(t, expect.Err(l.Closed(ctx)), context.Canceled, "got")
-	expect.Equal(t, expect.Err(l.Open(ctx, 100)), context.Canceled, "open loop: got")
-}
-
-func TestBulkWithoutAServerIsAnError(t *testing.T) {
-	l := Bulk{Targets: []string{"127.0.0.1:1"}, Conns: 2, Requests: get1, Want: 200}
-	_, err := l.Closed(t.Context())
-	expect.That(t, err != nil && strings.Contains(err.Error(), "127.0.0.1:1"), "got %v, want an error that names the address", err)
-}
-
-// A server that stalls for half a second is slow once to a client that waits, but is slow to every client that would
-// have sent meanwhile.
-func TestBulkOpenLoopOmitsNothingThatAStallHeldUp(t *testing.T) {
-	const (
-		stall = 500 * time.Millisecond
-		rate  = 200.0
-		slow  = stall / 2
-	)
-	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
-		if n == 20 {
-			<-time.After(stall)
-		}
-	})
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Second}
-	r := need.Got(l.Open(t.Context(), rate))(t)
-	got := int64(0)
-	for _, bar := range r.Latency.Distribution() {
-		if bar.From >= slow.Microseconds() {
-			got += bar.Count
-		}
-	}
-	// Due in the first half of the stall, and so delayed by more than half of it.
-	atLeast := int64(rate * slow.Seconds() * 0.8)
-	expect.That(t, got >= atLeast && r.Right == int(rate), "%d of %d requests were slower than %v, want at least %d of %v", got, r.Right, slow, atLeast, rate)
 }

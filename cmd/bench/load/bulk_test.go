@@ -1,0 +1,143 @@
+package load
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// benchServer serves a handler and counts what it was sent.
+type benchServer struct {
+	addr     string
+	requests atomic.Int64
+}
+
+func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r *http.Request)) *benchServer {
+	t.Helper()
+	s := new(benchServer)
+	s.addr = addrOf(standIn(t, func(w http.ResponseWriter, r *http.Request) { handler(s.requests.Add(1), w, r) }))
+	return s
+}
+
+func ok(int64, http.ResponseWriter, *http.Request) {}
+
+func get1(int, int) func() []byte {
+	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+}
+
+// times is a workload that ends after n requests of each connection.
+func times(n int, w Workload) Workload {
+	return func(conn, conns int) func() []byte {
+		next, left := w(conn, conns), n
+		return func() []byte {
+			if left--; left < 0 {
+				return nil
+			}
+			return next()
+		}
+	}
+}
+
+func TestBulkGoesOnWhereTheServerClosesAConnection(t *testing.T) {
+	server := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+		if n%3 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+	})
+	r := need.Got(Bulk{Targets: []string{server.addr}, Conns: 1, Requests: times(10, get1), Want: 200}.Closed(t.Context()))(t)
+	expect.That(t, r.Right == 10 && len(r.Wrong) == 0, "%d right, wrong: %v, want 10 right", r.Right, r.Wrong)
+}
+
+func TestBulkSendsAndCountsEveryRequestOnce(t *testing.T) {
+	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
+	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}
+	r := need.Got(l.Closed(t.Context()))(t)
+	expect.That(t, r.Right == 200 && len(r.Wrong) == 0 && r.Rate > 0 && r.Latency.TotalCount() == 200,
+		"%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.Right, r.Rate, r.Latency.TotalCount(), r.Wrong)
+	expect.That(t, a.requests.Load() == 100 && b.requests.Load() == 100,
+		"the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
+}
+
+func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
+	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+		switch n % 4 {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			panic(http.ErrAbortHandler) // closes the connection without a response
+		}
+	})
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
+	r := need.Got(l.Closed(t.Context()))(t)
+	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
+	expect.That(t, r.Right == 20 && r.Wrong.String() == want, "%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
+}
+
+func TestBulkThatInsistsRepeatsWhatWasRefused(t *testing.T) {
+	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader([]int{200, 503, 200, 504}[n%4])
+	})
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
+	if r, err := l.Closed(t.Context()); err != nil || r.Right != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
+		t.Errorf("%+v, %v, after %d requests; want 5 right answers to 10", r, err, s.requests.Load())
+	}
+}
+
+func TestBulkCountsItsWindowOnly(t *testing.T) {
+	s := newBenchServer(t, ok)
+	l := Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Warm: time.Second, Window: time.Second}
+	r := need.Got(l.Closed(t.Context()))(t)
+	sent := int(s.requests.Load())
+	expect.That(t, r.Right != 0 && r.Right < sent, "counted %d of %d requests, want some but not those of the warm-up", r.Right, sent)
+	expect.Equal(t, r.Rate, float64(r.Right)/l.Window.Seconds(), "rate:")
+}
+
+func TestBulkEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
+		if n == 10 {
+			cancel()
+		}
+	})
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
+	expect.Equal(t, expect.Err(l.Closed(ctx)), context.Canceled, "got")
+	expect.Equal(t, expect.Err(l.Open(ctx, 100)), context.Canceled, "open loop: got")
+}
+
+func TestBulkWithoutAServerIsAnError(t *testing.T) {
+	l := Bulk{Targets: []string{"127.0.0.1:1"}, Conns: 2, Requests: get1, Want: 200}
+	_, err := l.Closed(t.Context())
+	expect.That(t, err != nil && strings.Contains(err.Error(), "127.0.0.1:1"), "got %v, want an error that names the address", err)
+}
+
+// A server that stalls for half a second is slow once to a client that waits, but is slow to every client that would
+// have sent meanwhile.
+func TestBulkOpenLoopOmitsNothingThatAStallHeldUp(t *testing.T) {
+	const (
+		stall = 500 * time.Millisecond
+		rate  = 200.0
+		slow  = stall / 2
+	)
+	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
+		if n == 20 {
+			<-time.After(stall)
+		}
+	})
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Second}
+	r := need.Got(l.Open(t.Context(), rate))(t)
+	got := int64(0)
+	for _, bar := range r.Latency.Distribution() {
+		if bar.From >= slow.Microseconds() {
+			got += bar.Count
+		}
+	}
+	// Due in the first half of the stall, and so delayed by more than half of it.
+	atLeast := int64(rate * slow.Seconds() * 0.8)
+	expect.That(t, got >= atLeast && r.Right == int(rate), "%d of %d requests were slower than %v, want at least %d of %v", got, r.Right, slow, atLeast, rate)
+}
