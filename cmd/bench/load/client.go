@@ -80,9 +80,10 @@ func (l *Load) newPools(pools, n int) []pool {
 	return all
 }
 
-// use waits for an idle client.
-func (p pool) use(do func(c *client)) {
+// use waits for an idle client to do something that was due at due.
+func (l *Load) use(p pool, due time.Time, do func(c *client)) {
 	c := <-p
+	l.pace.add(due, c.idle)
 	do(c)
 	c.idle = time.Now()
 	p <- c
@@ -165,7 +166,10 @@ func (c *client) try(ctx context.Context, node int, request []byte) (outcome tri
 		return trial.Unreached, 0
 	}
 	status, err := conn.Exchange(request)
-	aborted := c.endTry()
+	c.mu.Lock()
+	aborted := c.conn == nil
+	c.conn = nil
+	c.mu.Unlock()
 	if err == nil {
 		return outcomeOf(status), status
 	}
@@ -220,15 +224,6 @@ func (c *client) startTry(ctx context.Context, node int, conn *wire.Conn, deadli
 	}
 	c.conn, c.node = conn, node
 	return true
-}
-
-// endTry ends what startTry began, and reports whether the try was aborted.
-func (c *client) endTry() (aborted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	aborted = c.conn == nil
-	c.conn = nil
-	return aborted
 }
 
 // abort ends the try under way without a response, if the client can no longer reach its node. Any goroutine may call

@@ -206,7 +206,7 @@ func (f *fleet) insist(ctx context.Context, i *instance, due time.Time, do task)
 			i.work.Unlock()
 			return false
 		}
-		f.idle[i.home].use(func(c *client) { certain = do(ctx, c, i, due) })
+		f.load.use(f.idle[i.home], time.Time{}, func(c *client) { certain = do(ctx, c, i, due) })
 		i.work.Unlock()
 		if certain {
 			return true
@@ -229,26 +229,17 @@ func (f *fleet) renew(ctx context.Context, c *client, i *instance, due time.Time
 		i.acked = r.done
 		f.load.Book.Renewed(i.id, r.done)
 	case trial.NotFound:
-		f.noteForgotten(i, r)
-		i.registered = false
+		if i.registered = false; !i.acked.IsZero() && !i.late { // it was registered, and not canceled since
+			at, last := trial.Since(f.load.made, r.done), trial.Since(f.load.made, i.acked)
+			f.mu.Lock()
+			f.forgot = append(f.forgot, trial.Forgotten{ID: i.id, Node: r.node, At: at, Last: last})
+			f.mu.Unlock()
+		}
 		if i.mode.Load() == living {
 			return f.registerOnce(ctx, c, i, r.done)
 		}
 	}
 	return true
-}
-
-// noteForgotten keeps a heartbeat answered 404 if it is certain that the instance was registered before, and has not
-// been canceled since.
-func (f *fleet) noteForgotten(i *instance, r callResult) {
-	if i.acked.IsZero() || i.late {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.forgot = append(f.forgot, trial.Forgotten{
-		ID: i.id, Node: r.node, At: trial.Since(f.load.made, r.done), Last: trial.Since(f.load.made, i.acked),
-	})
 }
 
 // Forgotten returns the heartbeats answered 404.
@@ -398,7 +389,7 @@ func (f *fleet) seal(ctx context.Context, c *client, due time.Time) {
 	second := time.Now().Add(sealPause)
 	f.sealing.Go(func() {
 		if wire.Pause(f.load.living, time.Until(second)) {
-			f.idle[i.home].use(func(c *client) { f.writeSealed(f.load.living, c, i, o, second) })
+			f.load.use(f.idle[i.home], time.Time{}, func(c *client) { f.writeSealed(f.load.living, c, i, o, second) })
 		}
 	})
 }
@@ -571,7 +562,7 @@ func (l *Load) cancel(ctx context.Context, all []cancelable, pinned bool) (done,
 	var under sync.WaitGroup
 	for _, i := range all {
 		under.Go(func() {
-			l.fleet.idle[i.home].use(func(c *client) {
+			l.use(l.fleet.idle[i.home], time.Time{}, func(c *client) {
 				var nodes []int
 				if pinned {
 					nodes = []int{i.home}

@@ -139,7 +139,7 @@ func (k *watchedKeys) write(ctx context.Context, idle chan *writer, due time.Tim
 		idle <- <-idle
 	}
 	w := <-idle
-	k.load.pace.add(time.Since(later(due, w.idle)))
+	k.load.pace.add(due, w.idle)
 	w.next(ctx, due)
 	w.idle = time.Now()
 	idle <- w

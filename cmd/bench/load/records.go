@@ -62,23 +62,18 @@ func (l *Load) record(o trial.Operation, home int, due time.Time, result callRes
 		r.totals[o] = t
 	}
 	t.Outcomes[result.outcome]++
-	bin := r.bin(place{o, home}, int(due.Sub(r.begin)/trial.BinLength))
+	number, bins := int(due.Sub(r.begin)/trial.BinLength), r.bins[place{o, home}]
+	for n := len(bins); n <= number; n++ {
+		bins = append(bins, trial.Bin{Number: n})
+	}
+	bin := &bins[number]
 	*bin.Count(result.outcome)++
 	if answered {
 		latency := min(max(result.done.Sub(due).Microseconds(), 0), LongestLatency)
 		_ = t.Latency.RecordValue(latency) // cannot fail: in range
 		bin.Latencies = addLatency(bin.Latencies, lowestOfBucket(latency))
 	}
-}
-
-// bin returns the bin of a number.
-func (r *recorder) bin(of place, number int) *trial.Bin {
-	bins := r.bins[of]
-	for n := len(bins); n <= number; n++ {
-		bins = append(bins, trial.Bin{Number: n})
-	}
-	r.bins[of] = bins
-	return &bins[number]
+	r.bins[place{o, home}] = bins
 }
 
 // bucketBits is how many leading bits of a value an HdrHistogram of two digits keeps.
@@ -227,7 +222,13 @@ type pace struct {
 	worst     time.Duration
 }
 
-func (p *pace) add(lateness time.Duration) {
+// add records that a call that was due at due begins now. One that waited for its client, which has been idle since a
+// time, is not late because of the machine. Scripts keep their own time: what they do is due at the zero time.
+func (p *pace) add(due, idle time.Time) {
+	if due.IsZero() {
+		return
+	}
+	lateness := min(time.Since(due), time.Since(idle))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.due++

@@ -119,22 +119,6 @@ func (l *Load) inTurn(rate float64, do func(ctx context.Context, c *client, due 
 	}
 }
 
-// use waits for an idle client to make a call that was due at due. A call that waited for it is not late because of
-// the machine.
-func (l *Load) use(p pool, due time.Time, do func(c *client)) {
-	p.use(func(c *client) {
-		l.pace.add(time.Since(later(due, c.idle)))
-		do(c)
-	})
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // Default clients per node of a stream: as many as calls come due within a Timeout. If the node gives no responses,
 // all of these wait at the same time, as independent clients do.
 const (
