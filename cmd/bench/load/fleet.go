@@ -168,18 +168,18 @@ func (f *fleet) register(ctx context.Context) error {
 // heartbeats returns the stream of the lasting instances' heartbeats. They take turns, so that each is due at the same
 // distances, and always has the same client.
 func (f *fleet) heartbeats() []*stream {
-	n, turn := len(f.lasting), 0
+	n := len(f.lasting)
 	if n == 0 {
 		return nil
 	}
+	beats := &stream{rate: float64(n) / f.interval.Seconds(), lasting: true}
 	pools := f.load.newPools(n, f.clients())
-	return []*stream{{rate: float64(n) / f.interval.Seconds(), lasting: true, next: func() call {
-		i, p := f.lasting[turn], pools[turn%len(pools)]
-		turn = (turn + 1) % n
-		return func(ctx context.Context, due time.Time) {
-			f.load.use(p, due, func(c *client) { f.beat(ctx, c, i, due) })
-		}
-	}}}
+	for number, i := range f.lasting {
+		beats.turns = append(beats.turns, f.load.by(pools[number%len(pools)], func(ctx context.Context, c *client, due time.Time) {
+			f.beat(ctx, c, i, due)
+		}))
+	}
+	return []*stream{beats}
 }
 
 // beat renews a lasting instance. One that is not registered now, or whose client is busy, misses its turn.

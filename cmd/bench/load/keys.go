@@ -109,33 +109,34 @@ func (k *watchedKeys) draw(n int) int {
 	return k.dice.IntN(n)
 }
 
-// keyStreams returns the writes and reads of the watched keys.
+// keyStreams returns the writes and reads of the watched keys. A home without writers writes nothing in its turn.
 func (l *Load) keyStreams() []*stream {
 	k := l.keys
 	if len(k.keys) == 0 {
 		return nil
 	}
-	reads := &stream{name: "reads", rate: l.Load.Reads, next: l.inTurn(l.Load.Reads, func(ctx context.Context, c *client, due time.Time) {
+	reads := &stream{name: "reads", rate: l.Load.Reads, turns: l.atNodes(l.Load.Reads, func(ctx context.Context, c *client, due time.Time) {
 		k.look(ctx, c, k.keys[k.draw(len(k.keys))], due)
 	})}
+	writes := &stream{name: "writes", rate: l.Load.Writes}
 	if k.bursts() {
-		return []*stream{{name: "writes", rate: l.Load.Writes, calls: l.Load.KeyWriters, next: k.bursting()}, reads}
+		writes.calls, writes.turns = l.Load.KeyWriters, k.burstTurns()
+		return []*stream{writes, reads}
 	}
-	turn := 0
-	return []*stream{{name: "writes", rate: l.Load.Writes, next: func() call {
-		idle := k.idle[turn%len(k.idle)]
-		turn++
-		return func(ctx context.Context, due time.Time) { k.write(ctx, idle, due) }
-	}}, reads}
+	for _, idle := range k.idle {
+		writes.turns = append(writes.turns, func(ctx context.Context, due time.Time) {
+			if idle != nil {
+				k.write(ctx, idle, due)
+			}
+		})
+	}
+	return []*stream{writes, reads}
 }
 
 // write lets a writer make its next write, drawn from the idle ones of its home. If none is idle, the write is sent
 // late, as by any client that still waits for a response.
 func (k *watchedKeys) write(ctx context.Context, idle chan *writer, due time.Time) {
-	if idle == nil {
-		return
-	}
-	for range k.draw(len(idle) + 1) {
+	for range k.draw(max(1, len(idle))) {
 		idle <- <-idle
 	}
 	w := <-idle
@@ -148,17 +149,14 @@ func (k *watchedKeys) write(ctx context.Context, idle chan *writer, due time.Tim
 // bursts reports whether all writers of a key write at the same moment.
 func (k *watchedKeys) bursts() bool { return k.load.Load.KeyWriters > 0 }
 
-// bursting returns the next of a stream in which all writers of a key write at the same moment, and a client of each
-// node reads it. The keys take turns.
-func (k *watchedKeys) bursting() func() call {
-	pools, turn := k.load.newPools(len(k.keys), len(k.keys)), 0
-	return func() call {
-		p, key := pools[turn%len(pools)], k.keys[turn%len(pools)]
-		turn++
-		return func(ctx context.Context, due time.Time) {
-			k.load.use(p, due, func(*client) { k.burst(ctx, key, due) })
-		}
+// burstTurns returns a turn for each key, in which all its writers write at the same moment, and a client of each node
+// reads it.
+func (k *watchedKeys) burstTurns() (turns []call) {
+	pools := k.load.newPools(len(k.keys), len(k.keys))
+	for n, key := range k.keys {
+		turns = append(turns, k.load.by(pools[n], func(ctx context.Context, _ *client, due time.Time) { k.burst(ctx, key, due) }))
 	}
+	return turns
 }
 
 func (k *watchedKeys) burst(ctx context.Context, key *watchedKey, due time.Time) {
@@ -300,29 +298,24 @@ type poller struct {
 // fetchStreams returns the fetches of the whole registry and of the delta.
 func (l *Load) fetchStreams() []*stream {
 	return []*stream{
-		{name: "fetches", rate: l.Load.Fetches, next: l.fetches(trial.Fetch, registryPath, l.Load.Fetches)},
-		{name: "deltas", rate: l.Load.Deltas, next: l.fetches(trial.Delta, registryPath+"/delta", l.Load.Deltas)},
+		{name: "fetches", rate: l.Load.Fetches, turns: l.fetches(trial.Fetch, registryPath, l.Load.Fetches)},
+		{name: "deltas", rate: l.Load.Deltas, turns: l.fetches(trial.Delta, registryPath+"/delta", l.Load.Deltas)},
 	}
 }
 
-// fetches returns the next of a stream that fetches a document as stock clients do: JSON, compressed, and with the
-// consistency that the server gives to clients that ask for none. The pollers of a home take turns.
-func (l *Load) fetches(what trial.Operation, path string, rate float64) func() call {
+// fetches returns the turns of the pollers that fetch a document as stock clients do: JSON, compressed, and with the
+// consistency that the server gives to clients that ask for none.
+func (l *Load) fetches(what trial.Operation, path string, rate float64) (turns []call) {
 	request := []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n")
 	pools := l.newPools(len(l.Nodes), l.clientsFor(rate))
-	each := max(1, int(math.Ceil(rate/float64(len(l.Nodes)))))
-	pollers, turn := make([]*poller, each*len(pools)), 0
-	for i := range pollers {
-		pollers[i] = &poller{what: what, home: i % len(pools)}
-	}
-	l.pollers = append(l.pollers, pollers...)
-	return func() call {
-		p := pollers[turn%len(pollers)]
-		turn++
-		return func(ctx context.Context, due time.Time) {
-			l.use(pools[p.home], due, func(c *client) {
-				l.record(what, p.home, due, c.call(ctx, request), &p.felt)
-			})
+	for range max(1, int(math.Ceil(rate/float64(len(l.Nodes))))) {
+		for home, pool := range pools {
+			p := &poller{what: what, home: home}
+			l.pollers = append(l.pollers, p)
+			turns = append(turns, l.by(pool, func(ctx context.Context, c *client, due time.Time) {
+				l.record(what, home, due, c.call(ctx, request), &p.felt)
+			}))
 		}
 	}
+	return turns
 }

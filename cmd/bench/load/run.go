@@ -89,9 +89,17 @@ type stream struct {
 	calls int     // that count for the rate, per due time; 0 means one
 	// lasting streams go on after Run's length, until Stop.
 	lasting bool
-	// next decides what is due next, and whose turn it is. It is called for one due time after the other.
-	next     func() call
+	// turns are taken one after the other, again and again, as due times come.
+	turns    []call
+	turn     int // the next one
 	schedule schedule
+}
+
+// next returns the call whose turn it is.
+func (s *stream) next() call {
+	do := s.turns[s.turn]
+	s.turn = (s.turn + 1) % len(s.turns)
+	return do
 }
 
 // call waits for a client that is idle, makes the call that was due at due, if there is anything to do, by
@@ -101,22 +109,25 @@ type call func(ctx context.Context, due time.Time)
 // streams returns everything that is sent at a rate while the load runs.
 func (l *Load) streams() []*stream {
 	fleet := []*stream{
-		{name: "registers", rate: l.Load.Registers, next: l.inTurn(l.Load.Registers, l.fleet.arrive)},
-		{name: "sealed", rate: l.Load.Sealed, next: l.inTurn(l.Load.Sealed, l.fleet.seal)},
+		{name: "registers", rate: l.Load.Registers, turns: l.atNodes(l.Load.Registers, l.fleet.arrive)},
+		{name: "sealed", rate: l.Load.Sealed, turns: l.atNodes(l.Load.Sealed, l.fleet.seal)},
 	}
 	return slices.Concat(l.fleet.heartbeats(), fleet, l.keyStreams(), l.fetchStreams())
 }
 
-// inTurn returns the next of a stream whose calls are made at the nodes in turn, each by any client of its home.
-func (l *Load) inTurn(rate float64, do func(ctx context.Context, c *client, due time.Time)) func() call {
-	pools, turn := l.newPools(len(l.Nodes), l.clientsFor(rate)), 0
-	return func() call {
-		p := pools[turn%len(pools)]
-		turn++
-		return func(ctx context.Context, due time.Time) {
-			l.use(p, due, func(c *client) { do(ctx, c, due) })
-		}
+// by returns a call that any client of a pool makes.
+func (l *Load) by(p pool, do func(ctx context.Context, c *client, due time.Time)) call {
+	return func(ctx context.Context, due time.Time) {
+		l.use(p, due, func(c *client) { do(ctx, c, due) })
 	}
+}
+
+// atNodes returns a turn for each node, with as many clients as the rate needs.
+func (l *Load) atNodes(rate float64, do func(ctx context.Context, c *client, due time.Time)) (turns []call) {
+	for _, p := range l.newPools(len(l.Nodes), l.clientsFor(rate)) {
+		turns = append(turns, l.by(p, do))
+	}
+	return turns
 }
 
 // Default clients per node of a stream: as many as calls come due within a Timeout. If the node gives no responses,
