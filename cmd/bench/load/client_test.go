@@ -1,11 +1,11 @@
 package load
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -108,15 +108,11 @@ func TestCallEndsAsItsTriesDid(t *testing.T) {
 			if tc.write {
 				request = writeRequest
 			}
-			timeout := patient
-			if tc.timeout != 0 {
-				timeout = tc.timeout
-			}
 			var asked []int
 			if tc.pinned {
 				asked = []int{0}
 			}
-			r := newTestClient(t, timeout, nodes...).call(t.Context(), request, asked...)
+			r := newTestClient(t, cmp.Or(tc.timeout, patient), nodes...).call(t.Context(), request, asked...)
 			if r.outcome != tc.outcome || r.status != tc.status || r.node != tc.node || r.doubtful != tc.doubtful {
 				t.Errorf("%s, status %d of node %d, doubtful %t, want %s, %d of %d, %t",
 					r.outcome, r.status, r.node, r.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
@@ -174,47 +170,28 @@ func TestCallAllocatesNothing(t *testing.T) {
 	expect.That(t, got <= 0, "%v allocations for a call, want none", got)
 }
 
-// bareNode responds with 200 to every request, as cheaply as Go can.
+// bareNode responds with 200 to every request on one connection, as cheaply as Go can.
 func bareNode(t testing.TB) (addr string) {
 	t.Helper()
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+		conn, err := l.Accept()
+		buf, answer := make([]byte, 4<<10), []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		for err == nil {
+			if _, err = conn.Read(buf); err == nil {
+				_, err = conn.Write(answer)
 			}
-			go answerAll(conn)
 		}
 	}()
 	return l.Addr().String()
 }
 
-func answerAll(conn net.Conn) {
-	defer conn.Close()
-	buf, answer := make([]byte, 4<<10), []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	for {
-		if _, err := conn.Read(buf); err != nil {
-			return
-		}
-		if _, err := conn.Write(answer); err != nil {
-			return
-		}
-	}
-}
-
 func TestLoadThatCannotBeIsRefused(t *testing.T) {
-	for _, tc := range []struct {
-		name, want string
-		config     Config
-	}{
-		{name: "no nodes", want: "at least one node"},
-		{name: "fewer than no connections", config: Config{Nodes: []string{"a"}, Connections: -1}, want: "-1 connections"},
-	} {
-		_, err := New(tc.config)
-		expect.That(t, err != nil && strings.Contains(err.Error(), tc.want), "%s: got %v, want %q in it", tc.name, err, tc.want)
-	}
+	_, err := New(Config{})
+	expect.ErrorSays(t, err, "at least one node", "without nodes:")
+	_, err = New(Config{Nodes: []string{"a"}, Connections: -1})
+	expect.ErrorSays(t, err, "-1 connections", "with fewer than no connections:")
 }
 
 func TestSplitDividesNodesAndTheirClients(t *testing.T) {

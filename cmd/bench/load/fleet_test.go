@@ -388,7 +388,7 @@ func TestDeadInstanceThatWasAtWorkDiedWhenThatHadEnded(t *testing.T) {
 	eventually(t, "it is dead by the book", func() bool { return !l.Book.Alive(i.id) })
 }
 
-func TestFaultDrawsItsInstancesByTheSeed(t *testing.T) {
+func TestFaultDrawsItsInstancesByTheSeedAmongTheLiving(t *testing.T) {
 	struck := func(seed uint64) (numbers []int) {
 		l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed}))(t)
 		need.Got(l.Die("10%"))(t)
@@ -397,27 +397,16 @@ func TestFaultDrawsItsInstancesByTheSeed(t *testing.T) {
 				numbers = append(numbers, n)
 			}
 		}
+		n, _, err := l.Silence("100%")
+		expect.That(t, n == 90 && err == nil, "%d are silenced, %v, want those that live", n, err)
+		for _, which := range []string{"", "x", "0", "-1", "0%", "101%"} {
+			_, _, err := l.Flap(which)
+			expect.That(t, err != nil, "%q is no error", which)
+		}
 		return numbers
 	}
-	a, b := struck(1), struck(1)
-	expect.That(t, slices.Equal(a, b), "seed 1 draws %v, and %v another time", a, b)
-	a, b = struck(1), struck(2)
-	expect.That(t, !slices.Equal(a, b), "seeds 1 and 2 draw %v", a)
-}
-
-func TestFaultStrikesOnlyTheLivingAndRefusesWhatIsNoPartOfThem(t *testing.T) {
-	c := newFakeCluster(t, 1)
-	l := registered(t, c, scenario.Load{Instances: 4})
-	if n, err := l.Die("3"); n != 3 || err != nil {
-		t.Fatalf("%d die, %v, want 3", n, err)
-	}
-	if n, _, err := l.Silence("100%"); n != 1 || err != nil {
-		t.Errorf("%d are silenced, %v, want the one that lives", n, err)
-	}
-	for _, which := range []string{"", "x", "0", "-1", "0%", "101%"} {
-		_, _, err := l.Flap(which)
-		expect.That(t, err != nil, "%q is no error", which)
-	}
+	a, again, b := struck(1), struck(1), struck(2)
+	expect.That(t, slices.Equal(a, again) && !slices.Equal(a, b), "seed 1 draws %v, and %v another time; seed 2 draws %v", a, again, b)
 }
 
 func TestSilentInstancesRegisterWhenTheyBeginAnew(t *testing.T) {

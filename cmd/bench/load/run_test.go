@@ -149,11 +149,11 @@ func TestRunLetsHeartbeatsGoOnUntilStop(t *testing.T) {
 }
 
 func TestRunIsRefusedTheSecondTime(t *testing.T) {
-	l := newLoad(t, Config{Nodes: []string{bareNode(t)}})
+	l := newLoad(t, Config{Nodes: []string{"a:1"}})
 	run(t, l, 0)
 	expect.ErrorIs(t, l.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "the second time:")
 	l.Stop()
-	stopped := newLoad(t, Config{Nodes: []string{bareNode(t)}})
+	stopped := newLoad(t, Config{Nodes: []string{"a:1"}})
 	stopped.Stop()
 	expect.ErrorIs(t, stopped.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "after Stop:")
 }
