@@ -74,10 +74,10 @@ func rowOf(r reflect.Value) (row []any) {
 
 // beginOf returns when the span that field i of a record ends began.
 func beginOf(r reflect.Value, i int) (begun Micros, ends bool) {
-	if name := r.Type().Field(i).Name; name == "Returned" || name == "Answered" && r.Field(i).Type() == reflect.TypeFor[Micros]() {
-		return Micros(r.Field(i - 1).Int()), true
+	if r.Type().Field(i).Tag.Get("check") != "end" {
+		return 0, false
 	}
-	return 0, false
+	return Micros(r.Field(i - 1).Int()), true
 }
 
 // readRow fills in a record from an array with as many values as it has fields. A list at the end may be missing.

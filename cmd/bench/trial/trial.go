@@ -331,10 +331,10 @@ type Call struct {
 type List struct {
 	Node     int `check:"node"`
 	Asked    Micros
-	Answered Micros
-	Failed   bool // no list came; the fields below are 0, except Missing
-	Listed   int  `check:"count"`
-	Ghosts   int  `check:"count"` // listed, although they died or their cancel was acknowledged before it was asked
+	Answered Micros `check:"end"`
+	Failed   bool   // no list came; the fields below are 0, except Missing
+	Listed   int    `check:"count"`
+	Ghosts   int    `check:"count"` // listed, although they died or their cancel was acknowledged before it was asked
 	// not listed, although registered, acknowledged and alive all the time; all such instances if no list came
 	Missing  int      `check:"count"`
 	Behind   int      `check:"count"` // listed in an older version than was acknowledged before it was asked
