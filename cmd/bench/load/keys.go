@@ -253,10 +253,6 @@ type flight struct {
 	aimed  []chan int // by node: gets the count when the next write begins; nil if nobody waits
 }
 
-func newFlight(nodes int) flight {
-	return flight{counts: make([]int, nodes), aimed: make([]chan int, nodes)}
-}
-
 // begin records that a write goes to a node. The function it returns records its landing.
 func (f *flight) begin(node int) (landed func()) {
 	f.mu.Lock()
