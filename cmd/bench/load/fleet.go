@@ -522,7 +522,8 @@ const (
 // cancelable is an instance to be canceled, and the node that it was registered at: another node may not know it yet.
 type cancelable struct {
 	described
-	home int
+	home  int
+	nodes []int // to ask; nil means home first
 }
 
 // CancelAll cancels what the load has registered and not canceled yet: instances and watched keys. Call it after Stop.
@@ -532,20 +533,21 @@ func (l *Load) CancelAll(ctx context.Context) error {
 	var all, keys []cancelable
 	for _, i := range l.fleet.instances() {
 		if !i.left {
-			all = append(all, cancelable{i.described, i.home})
+			all = append(all, cancelable{described: i.described, home: i.home})
 		}
 	}
 	for _, key := range l.keys.keys {
-		all = append(all, cancelable{key.described, key.writers[0].home})
+		all = append(all, cancelable{described: key.described, home: key.writers[0].home})
 		for home := range l.Nodes {
-			keys = append(keys, cancelable{key.described, home})
+			keys = append(keys, cancelable{key.described, home, []int{home}})
 		}
 	}
-	_, failed := l.cancel(ctx, all, false)
+	outcomes := l.cancel(ctx, all)
+	failed := outcomes[trial.Refused] + outcomes[trial.Unreached] + outcomes[trial.Unknown]
 	// Until no node knows one: without consensus, a write that another node has just received may arrive after the
 	// cancel, and is newer than what was canceled.
 	for range cancelRounds {
-		if done, _ := l.cancel(ctx, keys, true); done == 0 || !wire.Pause(ctx, cancelPause) {
+		if l.cancel(ctx, keys)[trial.Done] == 0 || !wire.Pause(ctx, cancelPause) {
 			break
 		}
 	}
@@ -555,27 +557,21 @@ func (l *Load) CancelAll(ctx context.Context) error {
 	return nil
 }
 
-// cancel cancels instances, each by a client of its home, and counts those that were registered there (done) and those
-// without a response (failed).
-func (l *Load) cancel(ctx context.Context, all []cancelable, pinned bool) (done, failed int64) {
-	var left, lost atomic.Int64
+// cancel cancels instances, each by a client of its home, and counts the outcomes.
+func (l *Load) cancel(ctx context.Context, all []cancelable) map[trial.Outcome]int {
+	var mu sync.Mutex
+	outcomes := make(map[trial.Outcome]int)
 	var under sync.WaitGroup
 	for _, i := range all {
 		under.Go(func() {
 			l.use(l.fleet.idle[i.home], time.Time{}, func(c *client) {
-				var nodes []int
-				if pinned {
-					nodes = []int{i.home}
-				}
-				switch outcome := c.call(ctx, i.cancel(), nodes...).outcome; {
-				case !outcome.Answered():
-					lost.Add(1)
-				case outcome == trial.Done:
-					left.Add(1)
-				}
+				outcome := c.call(ctx, i.cancel(), i.nodes...).outcome
+				mu.Lock()
+				defer mu.Unlock()
+				outcomes[outcome]++
 			})
 		})
 	}
 	under.Wait()
-	return left.Load(), lost.Load()
+	return outcomes
 }

@@ -76,7 +76,7 @@ func (k *watchedKeys) add(id string, own bool, first, writers int) {
 		}
 		k.idle[w.home] <- w
 	}
-	if k.bursts() {
+	if l.Load.KeyWriters > 0 { // they write at the same moment
 		for home := range l.Nodes {
 			key.readers = append(key.readers, l.newClient(home))
 		}
@@ -119,7 +119,7 @@ func (l *Load) keyStreams() []*stream {
 		k.look(ctx, c, k.keys[k.draw(len(k.keys))], due)
 	})}
 	writes := &stream{name: "writes", rate: l.Load.Writes}
-	if k.bursts() {
+	if l.Load.KeyWriters > 0 {
 		writes.calls, writes.turns = l.Load.KeyWriters, k.burstTurns()
 		return []*stream{writes, reads}
 	}
@@ -145,9 +145,6 @@ func (k *watchedKeys) write(ctx context.Context, idle chan *writer, due time.Tim
 	w.idle = time.Now()
 	idle <- w
 }
-
-// bursts reports whether all writers of a key write at the same moment.
-func (k *watchedKeys) bursts() bool { return k.load.Load.KeyWriters > 0 }
 
 // burstTurns returns a turn for each key, in which all its writers write at the same moment, and a client of each node
 // reads it.

@@ -70,7 +70,6 @@ type Load struct {
 	clients    []*client      // made so far
 	background sync.WaitGroup // what Stop waits for
 
-	watched watchCounts // by the watchers
 	fleet   *fleet
 	keys    *watchedKeys
 	pollers []*poller // clients that fetch

@@ -25,6 +25,7 @@ type recorder struct {
 	renewals   int64
 	totals     map[trial.Operation]Totals
 	bins       map[place][]trial.Bin // by number; includes empty ones
+	watched    Watched
 }
 
 // place is the clients of one operation and one home node.

@@ -33,25 +33,21 @@ type Watched struct {
 
 // Watched returns what the watchers have seen so far.
 func (l *Load) Watched() Watched {
-	l.watched.mu.Lock()
-	defer l.watched.mu.Unlock()
-	return l.watched.Watched
+	l.recorder.mu.Lock()
+	defer l.recorder.mu.Unlock()
+	return l.recorder.watched
 }
 
-// watchCounts counts what watchers see. Safe for concurrent use.
-type watchCounts struct {
-	mu sync.Mutex
-	Watched
-}
-
-func (c *watchCounts) add(w Watched) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.Open += w.Open
-	c.Events += w.Events
-	c.Resets += w.Resets
-	c.Breaks += w.Breaks
-	c.Bytes += w.Bytes
+// count adds what a watcher has seen.
+func (w *watcher) count(seen Watched) {
+	r := &w.load.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watched.Open += seen.Open
+	r.watched.Events += seen.Events
+	r.watched.Resets += seen.Resets
+	r.watched.Breaks += seen.Breaks
+	r.watched.Bytes += seen.Bytes
 }
 
 // watch holds the watchers' streams of changes open until ctx ends.
@@ -86,7 +82,7 @@ func (w *watcher) run(ctx context.Context) {
 			turn = -1
 		}
 		if ctx.Err() == nil {
-			w.load.watched.add(Watched{Breaks: 1})
+			w.count(Watched{Breaks: 1})
 			wire.Pause(ctx, watchRetry)
 		}
 	}
@@ -109,8 +105,8 @@ func (w *watcher) watch(ctx context.Context, addr string) (err error) {
 	if w.body, err = AskForEvents(w.conn, target); err != nil {
 		return err
 	}
-	w.load.watched.add(Watched{Open: 1})
-	defer w.load.watched.add(Watched{Open: -1})
+	w.count(Watched{Open: 1})
+	defer w.count(Watched{Open: -1})
 	w.follow(sse.NewReader(w, watchFetch))
 	return nil
 }
@@ -140,9 +136,9 @@ func (w *watcher) follow(events *api.EventReader) {
 		}
 		switch string(e.Name) {
 		case "change":
-			w.load.watched.add(Watched{Events: 1})
+			w.count(Watched{Events: 1})
 		case "reset":
-			w.load.watched.add(Watched{Resets: 1})
+			w.count(Watched{Resets: 1})
 		}
 		if len(e.ID) > 0 {
 			w.last = append(w.last[:0], e.ID...)
@@ -156,6 +152,6 @@ func (w *watcher) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := w.body.Read(p)
-	w.load.watched.add(Watched{Bytes: int64(n)})
+	w.count(Watched{Bytes: int64(n)})
 	return n, err
 }
