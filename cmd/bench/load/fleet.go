@@ -370,15 +370,9 @@ const (
 // seal registers the next sealed instance, and a while later registers it in another version, or cancels it, or leaves
 // it alone. It is never written again.
 func (f *fleet) seal(ctx context.Context, c *client, due time.Time) {
-	f.mu.Lock()
-	n := len(f.seals)
-	i := &instance{home: c.home, described: described{
-		app: f.load.sealedApp(), id: fmt.Sprintf("sealed-%d", n), number: n, interval: endlessInterval, duration: endlessDuration,
-	}}
-	f.seals = append(f.seals, i)
-	f.mu.Unlock()
+	i := f.newSealed(c.home)
 	f.writeSealed(ctx, c, i, trial.Register, due)
-	fate := n / len(f.load.Nodes) % fates
+	fate := i.number / len(f.load.Nodes) % fates
 	if i.writes[0].Outcome != trial.Done || fate == alone {
 		return
 	}
@@ -392,6 +386,17 @@ func (f *fleet) seal(ctx context.Context, c *client, due time.Time) {
 			f.load.use(f.idle[i.home], time.Time{}, func(c *client) { f.writeSealed(f.load.living, c, i, o, second) })
 		}
 	})
+}
+
+func (f *fleet) newSealed(home int) *instance {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.seals)
+	i := &instance{home: home, described: described{
+		app: f.load.sealedApp(), id: fmt.Sprintf("sealed-%d", n), number: n, interval: endlessInterval, duration: endlessDuration,
+	}}
+	f.seals = append(f.seals, i)
+	return i
 }
 
 func (f *fleet) writeSealed(ctx context.Context, c *client, i *instance, o trial.Operation, due time.Time) {
@@ -530,18 +535,7 @@ type cancelable struct {
 // The error says how many may still be registered, until their leases end.
 func (l *Load) CancelAll(ctx context.Context) error {
 	defer l.hangUp()
-	var all, keys []cancelable
-	for _, i := range l.fleet.instances() {
-		if !i.left {
-			all = append(all, cancelable{described: i.described, home: i.home})
-		}
-	}
-	for _, key := range l.keys.keys {
-		all = append(all, cancelable{described: key.described, home: key.writers[0].home})
-		for home := range l.Nodes {
-			keys = append(keys, cancelable{key.described, home, []int{home}})
-		}
-	}
+	all, keys := l.registered()
 	outcomes := l.cancel(ctx, all)
 	failed := outcomes[trial.Refused] + outcomes[trial.Unreached] + outcomes[trial.Unknown]
 	// Until no node knows one: without consensus, a write that another node has just received may arrive after the
@@ -555,6 +549,22 @@ func (l *Load) CancelAll(ctx context.Context) error {
 		return fmt.Errorf("%d of %d instances could not be canceled", failed, len(all))
 	}
 	return nil
+}
+
+// registered returns the instances that are, or may be, registered, and the watched keys at every node.
+func (l *Load) registered() (all, keys []cancelable) {
+	for _, i := range l.fleet.instances() {
+		if !i.left {
+			all = append(all, cancelable{described: i.described, home: i.home})
+		}
+	}
+	for _, key := range l.keys.keys {
+		all = append(all, cancelable{described: key.described, home: key.writers[0].home})
+		for home := range l.Nodes {
+			keys = append(keys, cancelable{key.described, home, []int{home}})
+		}
+	}
+	return all, keys
 }
 
 // cancel cancels instances, each by a client of its home, and counts the outcomes.

@@ -85,14 +85,7 @@ func New(c Config) (*Load, error) {
 	case c.Connections < 0:
 		return nil, fmt.Errorf("%d connections: there must be one at least, or 0 for enough", c.Connections)
 	}
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	c.Prefix = cmp.Or(c.Prefix, "LOAD")
-	if c.Reach == nil {
-		c.Reach = new(Reach)
-	}
-	if c.Book == nil {
-		c.Book = new(truth.Book) // which nobody reads
-	}
+	c.setDefaults()
 	l := &Load{Config: c, made: time.Now()}
 	if l.History != nil {
 		l.History.since = l.made
@@ -102,6 +95,13 @@ func New(c Config) (*Load, error) {
 	l.living, l.stop = context.WithCancel(context.Background())
 	l.fleet, l.keys = newFleet(l), newKeys(l)
 	return l, nil
+}
+
+func (c *Config) setDefaults() {
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.Prefix = cmp.Or(c.Prefix, "LOAD")
+	c.Reach = cmp.Or(c.Reach, new(Reach))
+	c.Book = cmp.Or(c.Book, new(truth.Book)) // one that nobody reads
 }
 
 // described is an instance as its client describes it to the registry: about 1 KB, as Spring sends it.

@@ -63,18 +63,21 @@ func (l *Load) record(o trial.Operation, home int, due time.Time, result callRes
 		r.totals[o] = t
 	}
 	t.Outcomes[result.outcome]++
-	number, bins := int(due.Sub(r.begin)/trial.BinLength), r.bins[place{o, home}]
-	for n := len(bins); n <= number; n++ {
-		bins = append(bins, trial.Bin{Number: n})
-	}
-	bin := &bins[number]
+	bin := r.bin(place{o, home}, int(due.Sub(r.begin)/trial.BinLength))
 	*bin.Count(result.outcome)++
 	if answered {
 		latency := min(max(result.done.Sub(due).Microseconds(), 0), LongestLatency)
 		_ = t.Latency.RecordValue(latency) // cannot fail: in range
 		bin.Latencies = addLatency(bin.Latencies, lowestOfBucket(latency))
 	}
-	r.bins[place{o, home}] = bins
+}
+
+// bin returns the bin of a number.
+func (r *recorder) bin(of place, number int) *trial.Bin {
+	for n := len(r.bins[of]); n <= number; n++ {
+		r.bins[of] = append(r.bins[of], trial.Bin{Number: n})
+	}
+	return &r.bins[of][number]
 }
 
 // bucketBits is how many leading bits of a value an HdrHistogram of two digits keeps.
@@ -122,19 +125,23 @@ func (l *Load) Series() (all []trial.Series) {
 	defer l.recorder.mu.Unlock()
 	for _, o := range trial.Operations {
 		for node := range l.Nodes {
-			var bins []trial.Bin
-			for _, b := range l.recorder.bins[place{o, node}] {
-				if b.Due() > 0 {
-					b.Latencies = slices.Clone(b.Latencies)
-					bins = append(bins, b)
-				}
-			}
-			if len(bins) > 0 {
+			if bins := filled(l.recorder.bins[place{o, node}]); len(bins) > 0 {
 				all = append(all, trial.Series{Operation: o, Node: node, Bins: bins})
 			}
 		}
 	}
 	return all
+}
+
+// filled returns copies of the bins that are not empty.
+func filled(all []trial.Bin) (bins []trial.Bin) {
+	for _, b := range all {
+		if b.Due() > 0 {
+			b.Latencies = slices.Clone(b.Latencies)
+			bins = append(bins, b)
+		}
+	}
+	return bins
 }
 
 // felt is what one client saw of one operation. The zero value has seen nothing. Safe for concurrent use.
@@ -204,16 +211,21 @@ func (l *Load) Clients() (all []trial.Client) {
 		add(&i.felt.registrations, now, trial.Register, i.home)
 		add(&i.felt.cancels, now, trial.Cancel, i.home)
 	}
-	l.recorder.mu.Lock()
-	end := l.recorder.end
-	l.recorder.mu.Unlock()
-	if end.After(now) {
-		end = now
-	}
+	end := l.recorder.until(now)
 	for _, p := range l.pollers {
 		add(&p.felt, end, p.what, p.home)
 	}
 	return all
+}
+
+// until returns the end of the load, or now if that is earlier.
+func (r *recorder) until(now time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end.After(now) {
+		return now
+	}
+	return r.end
 }
 
 // pace records whether idle clients begin their calls when these are due. Safe for concurrent use.

@@ -25,14 +25,9 @@ var errRanAlready = errors.New("the load has run or was stopped: make a new one"
 // Heartbeats go on until ctx ends or Stop is called, so that leases do not end while others still observe; an instance
 // that has come and not canceled yet stays registered. A load runs only once.
 func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) error {
-	l.mu.Lock()
-	if l.started {
-		l.mu.Unlock()
+	if !l.start() {
 		return errRanAlready
 	}
-	l.started = true
-	l.background.Add(1) // Stop waits for Run itself
-	l.mu.Unlock()
 	defer l.background.Done()
 	context.AfterFunc(ctx, l.stop)
 	end := began.Add(length)
@@ -52,6 +47,18 @@ func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) e
 	l.fleet.staying.Store(true)
 	l.fleet.sealing.Wait()
 	return ctx.Err()
+}
+
+// start reports whether the load may run.
+func (l *Load) start() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		return false
+	}
+	l.started = true
+	l.background.Add(1) // Stop waits for Run itself
+	return true
 }
 
 // Stop ends the heartbeats, and returns when nothing is under way.
@@ -281,16 +288,19 @@ func (l *Load) closed(ctx context.Context, streams []*stream, begin, end time.Ti
 	}
 	var clients sync.WaitGroup
 	for range cmp.Or(l.Connections, closedClients*len(l.Nodes)) {
-		clients.Go(func() {
-			for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
-				next()(ctx, now)
-				if time.Since(now) < shortestCall {
-					wire.Pause(ctx, idlePause)
-				}
-			}
-		})
+		clients.Go(func() { callInTurn(ctx, next, end) })
 	}
 	clients.Wait()
+}
+
+// callInTurn makes one call after the other until end.
+func callInTurn(ctx context.Context, next func() call, end time.Time) {
+	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
+		next()(ctx, now)
+		if time.Since(now) < shortestCall {
+			wire.Pause(ctx, idlePause)
+		}
+	}
 }
 
 // earliest takes the call that is due next by the schedules, whenever that is.

@@ -52,16 +52,7 @@ func (t *Trial) Check() error {
 	c.that(t.Length > 0 && t.Length <= longest, "%d; want more than 0 and at most %d", t.Length, longest)
 	v := reflect.ValueOf(t).Elem()
 	for i := range v.NumField() {
-		f, field := v.Type().Field(i), v.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if c.at = name; field.Kind() != reflect.Slice {
-			c.value(field, f.Tag.Get("check"))
-			continue
-		}
-		for n := 0; n < field.Len() && c.err == nil; n++ {
-			c.at = fmt.Sprintf("%s[%d]", name, n)
-			c.value(field.Index(n), "")
-		}
+		c.field(v.Type().Field(i), v.Field(i))
 	}
 	asked := make(map[int]bool)
 	for i, e := range t.Ending {
@@ -92,6 +83,19 @@ func (c *checks) that(ok bool, format string, args ...any) {
 	}
 }
 
+// field checks a field of the trial, or the records in it.
+func (c *checks) field(f reflect.StructField, v reflect.Value) {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if c.at = name; v.Kind() != reflect.Slice {
+		c.value(v, f.Tag.Get("check"))
+		return
+	}
+	for n := 0; n < v.Len() && c.err == nil; n++ {
+		c.at = fmt.Sprintf("%s[%d]", name, n)
+		c.value(v.Index(n), "")
+	}
+}
+
 // value checks a value, and everything in it.
 func (c *checks) value(v reflect.Value, is string) {
 	switch v.Kind() {
@@ -105,17 +109,20 @@ func (c *checks) value(v reflect.Value, is string) {
 			c.value(v.Index(i), is)
 		}
 	case reflect.Int, reflect.Int64:
-		n := v.Int()
 		_, moment := v.Interface().(Micros)
-		switch is {
-		case "node":
-			c.that(n >= 0 && n < int64(len(c.trial.Nodes)), "there is no node number %d", n)
-		case "count", "total":
-			c.that(n >= 0, "it counts %d; want 0 or more", n)
-		}
-		if moment && is != "total" && is != "end" {
-			c.that(Micros(n) >= -longest && Micros(n) <= longest, "%d µs; want at most a day", n)
-		}
+		c.number(v.Int(), is, moment)
+	}
+}
+
+func (c *checks) number(n int64, is string, moment bool) {
+	switch is {
+	case "node":
+		c.that(n >= 0 && n < int64(len(c.trial.Nodes)), "there is no node number %d", n)
+	case "count", "total":
+		c.that(n >= 0, "it counts %d; want 0 or more", n)
+	}
+	if moment && is != "total" && is != "end" {
+		c.that(Micros(n) >= -longest && Micros(n) <= longest, "%d µs; want at most a day", n)
 	}
 }
 

@@ -93,7 +93,13 @@ func readRow(data []byte, r reflect.Value) error {
 	if short := r.Field(fields-1).Kind() == reflect.Slice && len(values) == fields-1; len(values) != fields && !short {
 		return fmt.Errorf("%s has %d values, not %d: %.80s", what, len(values), fields, data)
 	}
-	for i := range fields {
+	restore(r)
+	return nil
+}
+
+// restore turns letters into words, and lengths of spans into their ends.
+func restore(r reflect.Value) {
+	for i := range r.NumField() {
 		switch v := r.Field(i).Addr().Interface().(type) {
 		case *Action:
 			*v = wordOf(*v, Write, Remove, Look)
@@ -107,7 +113,6 @@ func readRow(data []byte, r reflect.Value) error {
 			}
 		}
 	}
-	return nil
 }
 
 // wordOf returns the word that a letter stands for. Any other word stands for itself.
