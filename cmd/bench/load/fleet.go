@@ -175,9 +175,8 @@ func (f *fleet) heartbeats() []*stream {
 	beats := &stream{rate: float64(n) / f.interval.Seconds(), lasting: true}
 	pools := f.load.newPools(n, f.clients())
 	for number, i := range f.lasting {
-		beats.turns = append(beats.turns, f.load.by(pools[number%len(pools)], func(ctx context.Context, c *client, due time.Time) {
-			f.beat(ctx, c, i, due)
-		}))
+		beat := func(ctx context.Context, c *client, due time.Time) { f.beat(ctx, c, i, due) }
+		beats.turns = append(beats.turns, f.load.by(pools[number%len(pools)], beat))
 	}
 	return []*stream{beats}
 }
@@ -264,7 +263,8 @@ func (f *fleet) instances() []*instance {
 // rule ignores the older version, whenever that arrives.
 func (f *fleet) registerOnce(ctx context.Context, c *client, i *instance, due time.Time) (certain bool) {
 	i.version++
-	r := f.load.write(i.described, i.version, trial.Write, func(request []byte) callResult { return c.call(ctx, request) })
+	send := func(request []byte) callResult { return c.call(ctx, request) }
+	r := f.load.write(i.described, i.version, trial.Write, send)
 	f.load.record(trial.Register, i.home, due, r, &i.felt.registrations)
 	if r.outcome != trial.Done {
 		return false
@@ -278,7 +278,8 @@ func (f *fleet) registerOnce(ctx context.Context, c *client, i *instance, due ti
 func (f *fleet) cancelOnce(ctx context.Context, c *client, i *instance, due time.Time) (certain bool) {
 	i.version++
 	i.felt.heartbeats.stop(time.Now())
-	r := f.load.write(i.described, i.version, trial.Remove, func(request []byte) callResult { return c.call(ctx, request) })
+	send := func(request []byte) callResult { return c.call(ctx, request) }
+	r := f.load.write(i.described, i.version, trial.Remove, send)
 	f.load.record(trial.Cancel, i.home, due, r, &i.felt.cancels)
 	certain = r.outcome.Answered()
 	i.registered, i.acked = false, time.Time{}
@@ -393,7 +394,8 @@ func (f *fleet) newSealed(home int) *instance {
 	defer f.mu.Unlock()
 	n := len(f.seals)
 	i := &instance{home: home, described: described{
-		app: f.load.sealedApp(), id: fmt.Sprintf("sealed-%d", n), number: n, interval: endlessInterval, duration: endlessDuration,
+		app: f.load.sealedApp(), id: fmt.Sprintf("sealed-%d", n), number: n,
+		interval: endlessInterval, duration: endlessDuration,
 	}}
 	f.seals = append(f.seals, i)
 	return i

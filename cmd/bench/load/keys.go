@@ -115,9 +115,8 @@ func (l *Load) keyStreams() []*stream {
 	if len(k.keys) == 0 {
 		return nil
 	}
-	reads := &stream{name: "reads", rate: l.Load.Reads, turns: l.atNodes(l.Load.Reads, func(ctx context.Context, c *client, due time.Time) {
-		k.look(ctx, c, k.keys[k.draw(len(k.keys))], due)
-	})}
+	read := func(ctx context.Context, c *client, due time.Time) { k.look(ctx, c, k.keys[k.draw(len(k.keys))], due) }
+	reads := &stream{name: "reads", rate: l.Load.Reads, turns: l.atNodes(l.Load.Reads, read)}
 	writes := &stream{name: "writes", rate: l.Load.Writes}
 	if l.Load.KeyWriters > 0 {
 		writes.calls, writes.turns = l.Load.KeyWriters, k.burstTurns()
@@ -151,7 +150,8 @@ func (k *watchedKeys) write(ctx context.Context, idle chan *writer, due time.Tim
 func (k *watchedKeys) burstTurns() (turns []call) {
 	pools := k.load.newPools(len(k.keys), len(k.keys))
 	for n, key := range k.keys {
-		turns = append(turns, k.load.by(pools[n], func(ctx context.Context, _ *client, due time.Time) { k.burst(ctx, key, due) }))
+		burst := func(ctx context.Context, _ *client, due time.Time) { k.burst(ctx, key, due) }
+		turns = append(turns, k.load.by(pools[n], burst))
 	}
 	return turns
 }
@@ -299,7 +299,8 @@ func (l *Load) fetchStreams() []*stream {
 // fetches returns the turns of the pollers that fetch a document as stock clients do: JSON, compressed, and with the
 // consistency that the server gives to clients that ask for none.
 func (l *Load) fetches(what trial.Operation, path string, rate float64) (turns []call) {
-	request := []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n")
+	request := []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n" +
+		"Accept-Encoding: gzip\r\n\r\n")
 	pools := l.newPools(len(l.Nodes), l.clientsFor(rate))
 	for range max(1, int(math.Ceil(rate/float64(len(l.Nodes))))) {
 		for home, pool := range pools {
