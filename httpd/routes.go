@@ -34,7 +34,7 @@ func (h *Handler) routes() {
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(slices.Clone(rt.Methods)...)
 		}
 	}
-	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: store.NewPanics(h.config.Log, h.config.Metrics)})
+	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: h.config.ScrapeErrors})
 	scraped := web.Route[*web.Call]{Needs: web.ToRead(access.Metrics), Methods: web.Get, Path: "/metrics", Form: web.EurekaForm, Do: func(c *web.Call) (any, error) {
 		exposed.ServeHTTP(c.W, c.R)
 		return web.Sent, nil

@@ -64,7 +64,7 @@ func (c *ChangeCounter) Count(v *registry.View) {
 	}
 	after := c.counted
 	c.counted = v.Index() // what cannot be counted is not tried again
-	c.panics.Contain(store.Changes, func() {
+	c.panics.Contain(measuredChanges, func() {
 		changes, _ := v.Changes(after, 0) // changes that do not reach back belong to a state that arrived as a whole
 		for _, change := range changes {
 			action, why := "deleted", "unknown"

@@ -170,7 +170,7 @@ func (r Rule) Validate() error {
 		wrong = "it must name something if there is more than one, and only then"
 	case len(r.Match) > maxMatch:
 		wrong = fmt.Sprintf("what it names has more than %d bytes", maxMatch)
-	case !order.Plain(r.Match) || strings.ContainsFunc(r.Match, unicode.IsSpace):
+	case !order.PlainText(r.Match) || strings.ContainsFunc(r.Match, unicode.IsSpace):
 		wrong = "what it names must be UTF-8 without spaces and control characters"
 	case kind.matching == byName && strings.Contains(strings.TrimSuffix(r.Match, "*"), "*"):
 		wrong = "* may stand at the end alone"

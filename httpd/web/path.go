@@ -28,7 +28,7 @@ func CleanPath(u *url.URL) (*url.URL, error) {
 			return nil, BadRequest("a path segment must not be . or ..")
 		case len(name) > MaxNameBytes:
 			return nil, BadRequest("a path segment is longer than 255 bytes")
-		case !naming.Plain(name):
+		case !order.PlainText(name):
 			return nil, BadRequest("a path segment must be UTF-8 without control characters")
 		}
 		plain.WriteString("/" + name)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -88,10 +88,10 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 			return fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
 		}
 	}
-	if now := s.level(); now != level.Newest {
+	if now := s.level(); now != codec.Newest {
 		for _, op := range ops {
 			if needs := fsm.Need(fsm.Item{Origin: origin, Op: op}); needs > now {
-				return &registry.LevelError{Text: level.Refusal(s.nodes(), needs)}
+				return &registry.LevelError{Text: codec.LevelRefusal(s.nodes(), needs)}
 			}
 		}
 	}

@@ -107,7 +107,7 @@ func (w *watcher) watch(ctx context.Context, addr string) (err error) {
 	}
 	w.count(Watched{Open: 1})
 	defer w.count(Watched{Open: -1})
-	w.follow(sse.NewReader(w, watchFetch))
+	w.follow(api.NewEventReader(w, watchFetch))
 	return nil
 }
 

@@ -87,7 +87,7 @@ func (s *Members) Above(ctx context.Context, needs byte) error {
 func (s *Members) Raiser() *raiser {
 	s.upgrade.mu.Lock()
 	defer s.upgrade.mu.Unlock()
-	s.upgrade.rise = codec.LevelRise{Policy: s.cfg.Node.Upgrade}
+	s.upgrade.rise = codec.LevelRise{LevelPolicy: s.cfg.Node.Upgrade}
 	return &raiser{members: s}
 }
 
@@ -135,7 +135,7 @@ type Upgrade struct {
 // Upgrade asks all nodes what they read.
 func (s *Members) Upgrade(ctx context.Context) Upgrade {
 	nodes := s.readers(ctx)
-	rise, written := codec.LevelRise{Policy: s.cfg.Node.Upgrade}, codec.WrittenLevel(s.cfg.Machine.Level(), nodes)
+	rise, written := codec.LevelRise{LevelPolicy: s.cfg.Node.Upgrade}, codec.WrittenLevel(s.cfg.Machine.Level(), nodes)
 	return Upgrade{Level: written, Nodes: nodes, Due: rise.Due(written, nodes)}
 }
 
