@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Client talks to the servers of one cluster. Safe for concurrent use.
@@ -42,7 +43,10 @@ func New(c Config) (*Client, error) {
 	client.cluster = transport.New(transport.Config{
 		Servers: c.Servers, Source: transport.Source(c.Source), SourceInterval: SourceInterval, InOrder: c.InOrder,
 		Timeout: cmp.Or(c.Timeout, DefaultTimeout), Consistency: c.Consistency,
-		Auth: transport.Auth(auth), TLS: c.TLS, HTTPClient: c.HTTPClient, Log: log, Refused: statusError,
+		Auth: transport.Auth(auth), TLS: c.TLS, HTTPClient: c.HTTPClient, Log: log,
+		Refused: func(r transport.Refusal) error {
+			return &StatusError{Server: r.Server, Status: r.Status, Message: r.Message}
+		},
 	})
 	if client.metrics, err = newMetrics(c.Registerer, client.cluster.Collectors(), client.gaugers); err != nil {
 		return nil, err
@@ -129,10 +133,11 @@ func (c Config) auth(log *slog.Logger) (Auth, error) {
 		}
 		return bearer(func() string { return c.Token }), nil
 	case c.TokenFile != "":
-		f, err := newTokenFile(c.TokenFile, log)
+		token, err := readToken(c.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("file of the token: %w", err)
 		}
+		f := &tokenFile{path: c.TokenFile, last: token, outage: wait.Outage{Log: log}}
 		return bearer(f.token), nil
 	}
 	return c.Auth, nil
@@ -167,7 +172,8 @@ func (c Config) Validate() error {
 	if _, known := order.ParseConsistency(c.Consistency); !known && c.Consistency != "" {
 		errs = append(errs, fmt.Errorf("consistency %q is not linearizable, leader or stale", c.Consistency))
 	}
-	if countGiven(c.Auth != nil, c.Token != "", c.TokenFile != "") > 1 {
+	given := slices.DeleteFunc([]bool{c.Auth != nil, c.Token != "", c.TokenFile != ""}, func(is bool) bool { return !is })
+	if len(given) > 1 {
 		errs = append(errs, errors.New("more than one of Auth, Token and TokenFile is given; each would sign requests"))
 	} else if _, err := c.auth(nil); err != nil {
 		errs = append(errs, err)
@@ -179,13 +185,4 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("both HTTPClient and TLS are given; put the TLS configuration into the HTTPClient's transport"))
 	}
 	return errors.Join(errs...)
-}
-
-func countGiven(given ...bool) (n int) {
-	for _, one := range given {
-		if one {
-			n++
-		}
-	}
-	return n
 }

@@ -25,7 +25,15 @@ func (r *Registration) stop(ctx context.Context) error {
 // withdraw cancels the instance once, for the first caller; the others wait for that.
 func (r *Registration) withdraw(ctx context.Context) error {
 	return r.left.do(ctx, fmt.Sprintf("wait until %s is canceled", r.key), func() error {
-		return errors.Join(r.unregister(ctx), r.awaitHealth(ctx))
+		err := r.unregister(ctx)
+		// The callback comes last, so that one which hangs does not keep the instance registered.
+		if r.healthTurn.tryAcquire() {
+			return err
+		}
+		if late := r.healthTurn.acquire(ctx); late != nil {
+			err = errors.Join(err, fmt.Errorf("wait for the health callback of %s to return: %w", r.key, late))
+		}
+		return err
 	})
 }
 
@@ -42,17 +50,5 @@ func (r *Registration) unregister(ctx context.Context) error {
 		return err
 	}
 	r.log.Info("canceled")
-	return nil
-}
-
-// awaitHealth waits for the callback. It comes last, so that a callback which hangs does not keep the instance
-// registered.
-func (r *Registration) awaitHealth(ctx context.Context) error {
-	if r.healthTurn.tryAcquire() {
-		return nil
-	}
-	if err := r.healthTurn.acquire(ctx); err != nil {
-		return fmt.Errorf("wait for the health callback of %s to return: %w", r.key, err)
-	}
 	return nil
 }

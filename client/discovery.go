@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -191,8 +193,10 @@ func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 	d.subscribers[s] = struct{}{}
 	s.known = d.list.Load()
 	go func() {
-		defer d.remove(s)
 		s.run(ctx, d.list.Load)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.subscribers, s) // until now Close waits for it
 	}()
 	return quit
 }
@@ -235,26 +239,6 @@ func (d *Discovery) publish(l *list.List) {
 	}
 }
 
-// remove removes a subscriber whose goroutine has ended; until then Close waits for it.
-func (d *Discovery) remove(s *subscriber) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.subscribers, s)
-}
-
-// unsubscribe ends all subscriptions, for good, and returns the subscribers that may still be called.
-func (d *Discovery) unsubscribe() []*subscriber {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
-	var all []*subscriber
-	for s := range d.subscribers {
-		s.quit()
-		all = append(all, s)
-	}
-	return all
-}
-
 // Close ends the Discovery. Its list can still be read afterwards, and stays as it is. Close waits for what is in
 // progress, including functions that are called with a change (which must not call Close), until ctx ends, which is
 // the only error. It may be called more than once.
@@ -266,7 +250,13 @@ func (d *Discovery) Close(ctx context.Context) error {
 // stop implements part.
 func (d *Discovery) stop(ctx context.Context) error {
 	d.quit()
-	callers := d.unsubscribe()
+	d.mu.Lock()
+	d.closed = true
+	callers := slices.Collect(maps.Keys(d.subscribers)) // those that may still be called
+	d.mu.Unlock()
+	for _, s := range callers {
+		s.quit()
+	}
 	if err := wait.Until(ctx, d.stopped, "wait for the discovery to end"); err != nil {
 		return err
 	}

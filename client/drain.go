@@ -75,7 +75,12 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 	for _, n := range status.Nodes {
 		switch {
 		case status.Mode == "ap": // each node counts its own changes
-			if err := c.drained(ctx, n, key); err != nil {
+			// The status alone does not tell: an instance that reports DOWN stays so.
+			i, err := c.shownAt(ctx, n, key)
+			if i != nil && i.Overridden != registry.OutOfService.String() {
+				err = fmt.Errorf("shows it as %s", i.Status)
+			}
+			if err != nil {
 				late = append(late, lateNode(n, err))
 			}
 		case n.Index == "":
@@ -90,16 +95,6 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 // lateNode names a node that it waits for, and why.
 func lateNode(n NodeStatus, err error) string {
 	return fmt.Sprintf("%s (%s): %v", n.ID, cmp.Or(n.HTTP, n.Cluster), err)
-}
-
-// drained returns nil if a node shows an override of an instance, or does not show the instance at all. The
-// status alone does not tell: an instance that reports DOWN stays so.
-func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) error {
-	i, err := c.shownAt(ctx, n, key)
-	if err == nil && i != nil && i.Overridden != registry.OutOfService.String() {
-		err = fmt.Errorf("shows it as %s", i.Status)
-	}
-	return err
 }
 
 // shownAt returns an instance as a node itself shows it, or nil if the node does not list it.
@@ -184,20 +179,15 @@ func (c *Client) showing(ctx context.Context, key registry.Key) error {
 	}
 	var late []string
 	for _, n := range status.Nodes {
-		if err := c.shownDrained(ctx, n, key); err != nil {
+		i, err := c.shownAt(ctx, n, key)
+		if i != nil {
+			err = inService(i.Status, i.Overridden)
+		}
+		if err != nil {
 			late = append(late, lateNode(n, err))
 		}
 	}
 	return lagging(late, len(status.Nodes))
-}
-
-// shownDrained returns nil if a Rollcall node does not show an instance in service.
-func (c *Client) shownDrained(ctx context.Context, n NodeStatus, key registry.Key) error {
-	i, err := c.shownAt(ctx, n, key)
-	if err != nil || i == nil {
-		return err
-	}
-	return inService(i.Status, i.Overridden)
 }
 
 // showingEureka is showing for stock Eureka servers, which do not know of each other.

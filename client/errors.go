@@ -75,11 +75,6 @@ func (e *StatusError) Is(target error) bool {
 	return target == ErrUnauthenticated && e.Status == http.StatusUnauthorized || target == ErrDenied && e.Status == http.StatusForbidden
 }
 
-// statusError turns a refusal into the error that users see.
-func statusError(r transport.Refusal) error {
-	return &StatusError{Server: r.Server, Status: r.Status, Message: r.Message}
-}
-
 // refused reports whether another try would get the same response.
 func refused(err error) bool {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNeedsRollcall) {
@@ -94,9 +89,6 @@ func offersNone(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && status.Status == http.StatusNotImplemented
 }
-
-// noSession reports whether an operation failed because its session has ended.
-func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
 
 // isPermanent reports whether another try to acquire would fare no better.
 func isPermanent(err error) bool {

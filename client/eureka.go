@@ -77,11 +77,6 @@ type App struct {
 // keeps the list in memory.
 func (c *Client) Apps(ctx context.Context) ([]App, error) {
 	_, leases, err := list.FetchAll(ctx, c.cluster)
-	return group(leases), err
-}
-
-// group splits leases, sorted by application, into applications.
-func group(leases []*registry.Lease) []App {
 	var apps []App
 	for _, l := range leases {
 		if n := len(apps); n == 0 || apps[n-1].Name != l.Instance.App {
@@ -90,7 +85,7 @@ func group(leases []*registry.Lease) []App {
 		last := &apps[len(apps)-1]
 		last.Leases = append(last.Leases, l)
 	}
-	return apps
+	return apps, err
 }
 
 // Instances returns the instances of one application, sorted by id; none if the application does not exist. In each

@@ -55,14 +55,6 @@ func (h *Held) Release(ctx context.Context) error {
 	})
 }
 
-// join makes the lock a part of the client. An error means that the lock cannot be held.
-func (h *Held) join() error {
-	if err := h.startHolding(kindName(h.permit.kind)); err != nil {
-		return err
-	}
-	return h.client.adopt(h)
-}
-
 // withdraw gives the lock back unless it was lost, when permit.until allows that.
 func (h *Held) withdraw(ctx context.Context) error {
 	if h.permit.until != nil {
@@ -79,7 +71,7 @@ func (h *Held) withdraw(ctx context.Context) error {
 // endSession ends the session, so that its name is not left behind until its TTL has passed.
 func (h *Held) endSession(ctx context.Context) {
 	err := h.client.DestroySession(ctx, h.session)
-	if err != nil && !noSession(err) {
+	if err != nil && !errors.Is(err, ErrNoSession) {
 		h.client.log.Info("session not ended, it will expire", "session", h.session, "err", err)
 	}
 }

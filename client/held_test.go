@@ -268,9 +268,10 @@ func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 func TestNothingIsHeldByAClosedKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := need.Got(clientOf(t, fake.Servers{"a": newCoordinator(t).respond}, "a").newKeeper(t.Context(), SessionOptions{}))(t)
-		need.OK(t, k.startHolding("lock"))
+		held := &Held{keeper: k}
+		need.OK(t, k.startHolding("lock", held))
 		need.OK(t, k.close(t.Context(), ErrReleased))
-		expect.ErrorIs(t, k.startHolding("lock"), ErrReleased, "holding after its end:")
+		expect.ErrorIs(t, k.startHolding("lock", held), ErrReleased, "holding after its end:")
 	})
 }
 

@@ -14,7 +14,11 @@ import (
 // machine's: its name (or its address, if nameless), and its first address that is not loopback. Port 0 means that it
 // does not listen. The caller may change anything before it registers the instance.
 func NewInstance(app string, port uint16) *registry.Instance {
-	host, name := ownHost(), strings.ToLower(app)
+	name := strings.ToLower(app)
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = ownIP()
+	}
 	return &registry.Instance{
 		InstanceID:      host + ":" + name + ":" + strconv.Itoa(int(port)),
 		HostName:        host,
@@ -27,13 +31,6 @@ func NewInstance(app string, port uint16) *registry.Instance {
 		Duration:        registry.DefaultDuration,
 		VIP:             name,
 	}
-}
-
-func ownHost() string {
-	if host, err := os.Hostname(); err == nil && host != "" {
-		return host
-	}
-	return ownIP()
 }
 
 // ownIP returns the first address of this machine that others may reach.

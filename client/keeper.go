@@ -45,22 +45,14 @@ func (c *Client) newKeeper(ctx context.Context, o SessionOptions) (*keeper, erro
 	return k, nil
 }
 
-// run renews the session until it is lost or closed.
+// run renews the session every third of its TTL, and every tenth while that fails, until it is lost or closed.
 func (k *keeper) run() {
 	defer close(k.stopped)
-	k.keepRenewing()
-	if errors.Is(context.Cause(k.ctx), ErrLost) {
-		k.countLost()
-	}
-}
-
-// keepRenewing renews the session every third of its TTL, and every tenth while that fails.
-func (k *keeper) keepRenewing() {
 	outage := wait.Outage{Log: k.client.log}
-	for pause := k.ttl / 3; k.sleep(pause); {
+	for pause := k.ttl / 3; wait.For(k.ctx, min(pause, k.remaining())) && k.valid(); {
 		err := k.renew()
 		switch {
-		case noSession(err):
+		case errors.Is(err, ErrNoSession):
 			k.cancel(fmt.Errorf("%w: %w", ErrLost, err))
 		case err != nil:
 			pause = k.ttl / 10
@@ -72,11 +64,9 @@ func (k *keeper) keepRenewing() {
 				"session", k.session, "remains", k.remaining())
 		}
 	}
-}
-
-// sleep waits until something is due, and reports whether the session is still kept.
-func (k *keeper) sleep(d time.Duration) bool {
-	return wait.For(k.ctx, min(d, k.remaining())) && k.valid()
+	if errors.Is(context.Cause(k.ctx), ErrLost) {
+		k.countLost()
+	}
 }
 
 func (k *keeper) renew() error {
@@ -89,7 +79,9 @@ func (k *keeper) renew() error {
 		return err
 	}
 	k.setServer(a.Server)
-	k.extend(a.Sent)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deadline = a.Sent.Add(k.ttl) // a session that was found lost before stays lost
 	return nil
 }
 
@@ -103,13 +95,6 @@ func (k *keeper) setServer(server string) {
 	k.server = server
 	k.reroute()
 	k.route, k.reroute = context.WithCancel(k.ctx)
-}
-
-// extend moves the deadline. A session that was found lost before stays lost.
-func (k *keeper) extend(sent time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.deadline = sent.Add(k.ttl)
 }
 
 // routed returns a context that ends with ctx, or when the server that responded last does not respond to a renewal.
@@ -150,19 +135,20 @@ func (k *keeper) err() error {
 	return context.Cause(k.ctx)
 }
 
-// startHolding sets the kind of what is held from now on. watch, if not nil, returns why that is lost although the
-// session lasts. The error says why the session has ended.
-func (k *keeper) startHolding(kind string) error {
+// startHolding sets the kind of what is held from now on, and makes it a part of the client. An error means that it
+// cannot be held: the session or the client has ended.
+func (k *keeper) startHolding(kind string, held part) error {
 	if err := k.err(); err != nil {
 		return err
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.ctx.Err() != nil {
+		k.mu.Unlock()
 		return context.Cause(k.ctx)
 	}
 	k.kind = kind
-	return nil
+	k.mu.Unlock()
+	return k.client.adopt(held)
 }
 
 // countLost counts a session, lock or permit that was held and is lost.
@@ -207,12 +193,10 @@ func (k *keeper) close(ctx context.Context, cause error) error {
 	return nil
 }
 
-// lasts returns how long it is useful to release the session at the cluster: until it expires.
-func (k *keeper) lasts() time.Duration { return max(k.remaining(), giveBackTimeout) }
-
-// giveUp ends the renewals, and calls back to give back what is held. ErrLost means that it was no longer held.
+// giveUp ends the renewals, and calls back to give back what is held, which is useful until the session expires.
+// ErrLost means that it was no longer held.
 func (k *keeper) giveUp(ctx context.Context, back func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, k.lasts())
+	ctx, cancel := context.WithTimeout(ctx, max(k.remaining(), giveBackTimeout))
 	defer cancel()
 	lost := k.close(ctx, ErrReleased)
 	err := back(ctx)
@@ -229,7 +213,7 @@ func (k *keeper) giveUp(ctx context.Context, back func(context.Context) error) e
 func (k *keeper) destroy(ctx context.Context) error {
 	return giveBack(ctx, fmt.Errorf("%w: %w", ErrLost, ErrNoSession), func() (bool, error) {
 		err := k.client.DestroySession(ctx, k.session)
-		if noSession(err) {
+		if errors.Is(err, ErrNoSession) {
 			return false, nil
 		}
 		return err == nil, err

@@ -28,7 +28,7 @@ func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSessio
 		return nil, fmt.Errorf("keep a session: %w", opening.reason(ctx, err))
 	}
 	s := &KeptSession{keeper: k}
-	if err := s.join(); err != nil {
+	if err := s.startHolding("session", s); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 		defer cancel()
 		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.giveUp(ctx, s.destroy)))
@@ -53,14 +53,6 @@ func (s *KeptSession) Close(ctx context.Context) error {
 		defer s.client.drop(s)
 		return wait.Annotate(s.giveUp(ctx, s.destroy), "close session %q", []any{s.session})
 	})
-}
-
-// join makes the session a part of the client. An error means that it cannot be kept.
-func (s *KeptSession) join() error {
-	if err := s.startHolding("session"); err != nil {
-		return err
-	}
-	return s.client.adopt(s)
 }
 
 // withdraw ends the session unless it was lost.

@@ -156,8 +156,11 @@ func (w Write) query() url.Values {
 	if w.Release != "" {
 		q.Set("release", w.Release)
 	}
-	if w.Fence != nil {
-		setFence(q, w.Key, *w.Fence)
+	if f := w.Fence; f != nil {
+		q.Set("fence", fenceText(*f))
+		if f.Kind != kv.Key || f.Name != w.Key {
+			q.Set("fence-"+kindName(f.Kind), f.Name)
+		}
 	}
 	return q
 }

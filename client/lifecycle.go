@@ -62,20 +62,16 @@ const closeGrace = 100 * time.Millisecond
 // what the cluster could not be told, and what therefore has to expire there.
 func (c *Client) Close(ctx context.Context) error {
 	return c.closed.do(ctx, "wait for the client to close", func() error {
-		stopped, stopping := together(ctx, c.startClose(), part.stop)
+		c.mu.Lock()
+		c.closing = true
+		parts := slices.Collect(maps.Keys(c.parts))
+		c.mu.Unlock()
+		stopped, stopping := together(ctx, parts, part.stop)
 		_, leaving := together(ctx, stopped, part.withdraw)
 		c.cluster.Close()
 		c.metrics.close()
 		return errors.Join(stopping, leaving)
 	})
-}
-
-// startClose prevents any further part from starting, and returns those that exist.
-func (l *lifecycle) startClose() []part {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closing = true
-	return slices.Collect(maps.Keys(l.parts))
 }
 
 // together does something with all parts at the same time. It returns those where that is done, and joins their
@@ -190,8 +186,6 @@ func (o *opening) withdraw(ctx context.Context) error {
 
 // turn is held by one goroutine at a time, which may wait for the network meanwhile.
 type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
 
 // acquire waits until the turn is free, or returns why ctx ended.
 func (t turn) acquire(ctx context.Context) error {

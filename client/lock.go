@@ -62,7 +62,7 @@ func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
 	}
 	h := &Held{keeper: k, permit: p, queue: queue{k, p}}
 	if h.fence, err = h.queue.acquire(ctx); err == nil {
-		err = h.join()
+		err = k.startHolding(kindName(p.kind), h)
 	}
 	if err != nil {
 		h.abandon(ctx)

@@ -55,18 +55,7 @@ func newMetrics(r prometheus.Registerer, tries []prometheus.Collector, gaugers f
 		}),
 		lost: counter("lost_total", "Sessions, locks and permits that were lost, by kind.", "kind"),
 	}
-	m.showZeros()
-	if r == nil {
-		return m, nil
-	}
-	if err := r.Register(m); err != nil {
-		return nil, fmt.Errorf("register the metrics: %w; clients of one process need prometheus.WrapRegistererWith, each with its value of one label", err)
-	}
-	return m, nil
-}
-
-// showZeros shows possible events as 0: a counter that first appears with 1 has no rate for that event.
-func (m *metrics) showZeros() {
+	// Possible events show as 0: a counter that first appears with 1 has no rate for that event.
 	for _, outcome := range []string{"ok", "not_found", "failed"} {
 		m.heartbeats.WithLabelValues(outcome)
 	}
@@ -78,6 +67,13 @@ func (m *metrics) showZeros() {
 	for _, kind := range []string{"session", "lock", "semaphore"} {
 		m.lost.WithLabelValues(kind)
 	}
+	if r == nil {
+		return m, nil
+	}
+	if err := r.Register(m); err != nil {
+		return nil, fmt.Errorf("register the metrics: %w; clients of one process need prometheus.WrapRegistererWith, each with its value of one label", err)
+	}
+	return m, nil
 }
 
 func (m *metrics) close() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -86,14 +85,6 @@ func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
 func (c *Client) CheckFence(ctx context.Context, f kv.Fence, session string) (FenceState, error) {
 	q := transport.Own(http.MethodGet, "fence", f.Name).With("index", fenceText(f), "kind", kindName(f.Kind), "session", session)
 	return transport.Ask[FenceState](ctx, c.cluster, q, "check the fence of %s %q", kindName(f.Kind), f.Name)
-}
-
-// setFence adds to the query of a key's write the acquisition that must last.
-func setFence(q url.Values, key string, f kv.Fence) {
-	q.Set("fence", fenceText(f))
-	if f.Kind != kv.Key || f.Name != key {
-		q.Set("fence-"+kindName(f.Kind), f.Name)
-	}
 }
 
 func fenceText(f kv.Fence) string { return strconv.FormatUint(uint64(f.Index), 10) }

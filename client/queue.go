@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -51,8 +52,8 @@ func (q queue) await(ctx context.Context) (kv.Index, error) {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
 		case err == nil && p.Try:
-			return 0, notAcquired(holders(a))
-		case err != nil && (p.Try || isPermanent(err) || noSession(err)):
+			return 0, fmt.Errorf("%w: held by %s", ErrNotAcquired, holders(a))
+		case err != nil && (p.Try || isPermanent(err) || errors.Is(err, ErrNoSession)):
 			return 0, err
 		case err != nil && !cut:
 			k.client.log.Info("waiting was cut, trying again", kindName(p.kind), p.Name, "err", err)
@@ -106,10 +107,6 @@ func holders(a api.Acquired) string {
 		names = append(names, cmp.Or(string(h.Value), h.Session))
 	}
 	return cmp.Or(strings.Join(names, ", "), "others, or no session until a lock-delay is over")
-}
-
-func notAcquired(holders string) error {
-	return fmt.Errorf("%w: held by %s", ErrNotAcquired, holders)
 }
 
 // ask makes one request, which waits in the queue for d; 0 means not at all. A session that has the permit already

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -113,7 +112,7 @@ func newRegistration(c *Client, config RegistrationConfig, bucket *eureka.Bucket
 		bucket: bucket, rate: config.rate(),
 		state:   newRegistrationState(config.Instance),
 		stopped: make(chan struct{}), wake: make(chan struct{}, 1), reported: make(chan registry.Status),
-		turn: newTurn(), healthTurn: newTurn(),
+		turn: make(turn, 1), healthTurn: make(turn, 1),
 	}
 	r.life, r.cancel = context.WithCancelCause(c.cluster.Life())
 	return r
@@ -213,20 +212,6 @@ func (c RegistrationConfig) withDefaults() RegistrationConfig {
 // nothing; here it is at least 1.
 func (c RegistrationConfig) rate() int64 {
 	return max(1, int64(time.Minute.Seconds()*float64(c.ReplicationBurst)/c.ReplicationInterval.Seconds()))
-}
-
-// setMetadata replaces entries in place and appends new ones. It leaves the given list unchanged.
-func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
-	pairs = slices.Clone(pairs)
-	for _, e := range entries {
-		at := slices.IndexFunc(pairs, func(p registry.Pair) bool { return p.Key == e.Key })
-		if at < 0 {
-			pairs = append(pairs, e)
-			continue
-		}
-		pairs[at] = e
-	}
-	return pairs
 }
 
 // register sends what due returns, if there is anything. Registrations go one after the other, and each asks what is

@@ -18,7 +18,17 @@ func (r *Registration) SetStatus(s registry.Status) (atOnce bool) {
 
 // SetMetadata adds or replaces entries of the metadata. It returns what SetStatus returns.
 func (r *Registration) SetMetadata(entries ...registry.Pair) (atOnce bool) {
-	return r.change(func(i *registry.Instance) { i.Metadata = setMetadata(i.Metadata, entries) })
+	return r.change(func(i *registry.Instance) {
+		i.Metadata = slices.Clone(i.Metadata)
+		for _, e := range entries {
+			at := slices.IndexFunc(i.Metadata, func(p registry.Pair) bool { return p.Key == e.Key })
+			if at < 0 {
+				i.Metadata = append(i.Metadata, e)
+				continue
+			}
+			i.Metadata[at] = e
+		}
+	})
 }
 
 // DeleteMetadata removes entries of the metadata. It returns what SetStatus returns.
@@ -27,12 +37,21 @@ func (r *Registration) DeleteMetadata(keys ...string) (atOnce bool) {
 	return r.change(func(i *registry.Instance) { i.Metadata = slices.DeleteFunc(slices.Clone(i.Metadata), named) })
 }
 
+// change requests an update for a change: at once if there is a token, otherwise when one becomes available.
 func (r *Registration) change(how func(i *registry.Instance)) (atOnce bool) {
 	if !r.state.differs(how) {
 		_, waiting := r.state.request()
 		return !waiting
 	}
-	return r.announce()
+	if r.life.Err() != nil {
+		return false
+	}
+	atOnce = r.bucket.Acquire(r.config.ReplicationBurst, r.rate)
+	if !atOnce {
+		r.client.metrics.limited.Inc()
+	}
+	r.requestUpdate(atOnce)
+	return atOnce
 }
 
 // replicate is the second loop of a Registration, upstream's InstanceInfoReplicator: it registers what has changed,
@@ -67,7 +86,10 @@ func (r *Registration) replicate() {
 				token.Reset(r.bucket.Wait(r.config.ReplicationBurst, r.rate))
 			}
 		case <-token.C:
-			r.redeem()
+			// If another change was faster, the loop waits for the next token.
+			if _, waiting := r.state.request(); waiting {
+				r.requestUpdate(r.bucket.Acquire(r.config.ReplicationBurst, r.rate))
+			}
 		}
 	}
 }
@@ -78,26 +100,6 @@ func (r *Registration) update(outage *wait.Outage) {
 	err := r.register(r.life, whyChanged, r.state.changed)
 	if r.life.Err() == nil {
 		report(outage, err, "update")
-	}
-}
-
-// announce requests an update for a change: at once if there is a token, otherwise when one becomes available.
-func (r *Registration) announce() (atOnce bool) {
-	if r.life.Err() != nil {
-		return false
-	}
-	atOnce = r.bucket.Acquire(r.config.ReplicationBurst, r.rate)
-	if !atOnce {
-		r.client.metrics.limited.Inc()
-	}
-	r.requestUpdate(atOnce)
-	return atOnce
-}
-
-// redeem acquires the token that is due. If another change was faster, the loop waits for the next one.
-func (r *Registration) redeem() {
-	if _, waiting := r.state.request(); waiting {
-		r.requestUpdate(r.bucket.Acquire(r.config.ReplicationBurst, r.rate))
 	}
 }
 

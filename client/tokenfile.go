@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -56,11 +55,6 @@ type tokenFile struct {
 	mu     sync.Mutex
 	last   string // that was read
 	outage wait.Outage
-}
-
-func newTokenFile(path string, log *slog.Logger) (*tokenFile, error) {
-	token, err := readToken(path)
-	return &tokenFile{path: path, last: token, outage: wait.Outage{Log: log}}, err
 }
 
 // token returns the token in the file or, if that cannot be read, the last one that was read.

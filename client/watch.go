@@ -26,7 +26,15 @@ type WatchConfig struct {
 func (c *Client) Watch(ctx context.Context, config WatchConfig, each func(WatchEvent) error) error {
 	return list.Follow(ctx, list.StreamConfig{
 		Cluster: c.cluster, Log: c.log, App: strings.ToUpper(config.App), Index: config.Index,
-		Each: func(e list.Event) error { return each(eventOf(e)) },
+		Each: func(e list.Event) error {
+			switch e := e.(type) {
+			case list.Start:
+				return each(WatchStart(e))
+			case list.Reset:
+				return each(WatchReset(e))
+			}
+			return each(WatchChange(e.(list.Change)))
+		},
 	})
 }
 
@@ -64,14 +72,3 @@ func (WatchReset) isWatchEvent()  {}
 
 // Key names the instance that changed.
 func (c WatchChange) Key() registry.Key { return registry.Key{App: c.App, ID: c.ID} }
-
-// eventOf converts an event to its form for users.
-func eventOf(e list.Event) WatchEvent {
-	switch e := e.(type) {
-	case list.Start:
-		return WatchStart(e)
-	case list.Reset:
-		return WatchReset(e)
-	}
-	return WatchChange(e.(list.Change))
-}

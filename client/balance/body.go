@@ -41,12 +41,6 @@ func (b *body) handOver() {
 	}
 }
 
-func closeBody(r *http.Request) {
-	if r.Body != nil {
-		r.Body.Close()
-	}
-}
-
 // loan is a body lent to one try. Its Close is held back until it is clear that no other try needs the body.
 type loan struct {
 	body io.ReadCloser

@@ -158,20 +158,15 @@ func (a *avoided) record(one listed, err error) {
 	case unconnected(err):
 		a.add(one)
 	case err == nil:
-		a.drop(one)
+		if _, is := a.now()[one]; is {
+			a.change(func(until map[listed]time.Time) { delete(until, one) })
+		}
 	}
 }
 
 // add avoids an instance from now on.
 func (a *avoided) add(one listed) {
 	a.change(func(until map[listed]time.Time) { until[one] = time.Now().Add(a.time) })
-}
-
-// drop stops avoiding an instance, because it could be connected to after all.
-func (a *avoided) drop(one listed) {
-	if _, is := a.now()[one]; is {
-		a.change(func(until map[listed]time.Time) { delete(until, one) })
-	}
 }
 
 // change changes a copy without the expired entries, and returns it.

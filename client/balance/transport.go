@@ -63,7 +63,9 @@ func New(c Config) (*Transport, error) {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	at, err := t.choose(r.URL, nil)
 	if err != nil {
-		closeBody(r)
+		if r.Body != nil {
+			r.Body.Close()
+		}
 		return nil, err
 	}
 	body := body{request: r}
@@ -97,7 +99,13 @@ func (t *Transport) try(r *http.Request, at choice, body *body, left int) (*http
 	if err != nil {
 		return nil, err
 	}
-	sent := r.WithContext(withShare(r.Context(), min(left, at.of)))
+	ctx, rest := r.Context(), min(left, at.of)
+	if deadline, ok := ctx.Deadline(); ok && rest > 1 {
+		// Each remaining try gets its share of the time until the deadline to connect; the last one has all of it.
+		share := max(time.Until(deadline)/time.Duration(rest), leastShare)
+		ctx = context.WithValue(ctx, shareKey{}, share)
+	}
+	sent := r.WithContext(ctx)
 	u := *r.URL
 	u.Host = at.address.String()
 	sent.URL = &u
@@ -150,11 +158,21 @@ const leastShare = 300 * time.Millisecond
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newBase returns a transport with the settings of http.DefaultTransport, except for how it connects.
+// newBase returns a transport with the settings of http.DefaultTransport, except for how it connects: it gives up a
+// connection attempt after DefaultConnect, or after the share in its context. net/http does not: it goes on after the
+// end of the request, for the next one that may need the connection.
 func newBase(dial dialFunc) *http.Transport {
 	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           within(dial),
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			patience := DefaultConnect
+			if share, ok := ctx.Value(shareKey{}).(time.Duration); ok {
+				patience = min(patience, share)
+			}
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			return dial(ctx, network, address)
+		},
 		ForceAttemptHTTP2:     true,
 		MaxIdleConnsPerHost:   idlePerHost,
 		IdleConnTimeout:       90 * time.Second,
@@ -163,33 +181,8 @@ func newBase(dial dialFunc) *http.Transport {
 	}
 }
 
-// within gives up a connection attempt after DefaultConnect, or after the share in its context. net/http does not: it
-// goes on after the end of the request, for the next one that may need the connection.
-func within(dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		patience := DefaultConnect
-		if share, ok := ctx.Value(shareKey{}).(time.Duration); ok {
-			patience = min(patience, share)
-		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		return dial(ctx, network, address)
-	}
-}
-
 // shareKey is the context key for the share of a try.
 type shareKey struct{}
-
-// withShare adds to ctx how long a try may take to connect, so that each remaining try gets its share of the time
-// until the deadline. The last try has all of it.
-func withShare(ctx context.Context, left int) context.Context {
-	deadline, ok := ctx.Deadline()
-	if !ok || left <= 1 {
-		return ctx
-	}
-	share := max(time.Until(deadline)/time.Duration(left), leastShare)
-	return context.WithValue(ctx, shareKey{}, share)
-}
 
 // Defaults of a Transport.
 const (
@@ -291,7 +284,11 @@ func (t *Transport) choose(u *url.URL, tried []address) (choice, error) {
 	switch {
 	case len(fit) > 0:
 	case len(up) > 0:
-		return choice{}, fmt.Errorf("service %q: %w: none of the %d that are UP has a host and its %s enabled", u.Host, ErrNoInstance, len(up), portName(u.Scheme))
+		port := "port"
+		if u.Scheme == "https" {
+			port = "securePort"
+		}
+		return choice{}, fmt.Errorf("service %q: %w: none of the %d that are UP has a host and its %s enabled", u.Host, ErrNoInstance, len(up), port)
 	case list.Len() == 0:
 		return choice{}, fmt.Errorf("service %q: %w: the list of all instances is empty (Discovery.Ready waits for it)", u.Host, ErrNoInstance)
 	default:
@@ -302,13 +299,6 @@ func (t *Transport) choose(u *url.URL, tried []address) (choice, error) {
 		return choice{}, fmt.Errorf("service %q: %w: the Picker took none of %d", u.Host, ErrNoInstance, len(fit))
 	}
 	return choice{t.asListed(picked, u.Scheme), len(fit)}, nil
-}
-
-func portName(scheme string) string {
-	if scheme == "https" {
-		return "securePort"
-	}
-	return "port"
 }
 
 // unavoided returns those of list that are not avoided, or all if all are.

@@ -192,10 +192,6 @@ type resolution struct {
 	mute      int      // the number of instances that are UP, if none says where it speaks gRPC
 }
 
-func (r *resolution) equal(other *resolution) bool {
-	return r.empty == other.empty && r.mute == other.mute && slices.Equal(r.addresses, other.addresses)
-}
-
 func (r *following) resolve() *resolution {
 	list := r.list.Snapshot()
 	up := r.service.lookup(list)
@@ -214,26 +210,22 @@ func (r *following) update() {
 		return
 	}
 	known, found := r.known, r.resolve()
-	if known != nil && known.equal(found) {
+	if known != nil && known.empty == found.empty && known.mute == found.mute && slices.Equal(known.addresses, found.addresses) {
 		return
 	}
 	r.known = found
 	// A connection that has addresses keeps them in spite of errors: it first gets the empty list.
 	if len(found.addresses) > 0 || known != nil && len(known.addresses) > 0 {
+		state := resolver.State{ServiceConfig: r.serviceConfig}
+		for _, a := range found.addresses {
+			state.Addresses = append(state.Addresses, resolver.Address{Addr: a})
+		}
 		// The error that this returns asks for another resolution, which would find the same.
-		_ = r.cc.UpdateState(r.state(found.addresses))
+		_ = r.cc.UpdateState(state)
 	}
 	if len(found.addresses) == 0 {
 		r.cc.ReportError(r.nowhere(found))
 	}
-}
-
-func (r *following) state(addresses []string) resolver.State {
-	state := resolver.State{ServiceConfig: r.serviceConfig}
-	for _, a := range addresses {
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: a})
-	}
-	return state
 }
 
 // nowhere returns why no instance can be called.

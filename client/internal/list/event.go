@@ -3,6 +3,7 @@ package list
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -67,15 +68,10 @@ func changeOf(c api.Change) (Change, error) {
 	if len(c.Instance) == 0 || string(c.Instance) == "null" {
 		return change, nil
 	}
-	lease, err := eureka.DecodeInstance(wrapped(c.Instance), eureka.Format{})
+	lease, err := eureka.DecodeInstance(slices.Concat([]byte(`{"instance":`), c.Instance, []byte("}")), eureka.Format{})
 	if err != nil {
 		return change, fmt.Errorf("instance %s: %w", change.Key(), err)
 	}
 	change.Instance = lease
 	return change, nil
-}
-
-// wrapped wraps the object of one instance into a document.
-func wrapped(instance []byte) []byte {
-	return append(append([]byte(`{"instance":`), instance...), '}')
 }

@@ -45,22 +45,18 @@ func FetchApp(ctx context.Context, c *transport.Cluster, app string) (transport.
 }
 
 // fetch fetches the instances of all applications, or of Config.App.
-func (r *refresher) fetch(ctx context.Context) (resp transport.Response, _ []*registry.Instance, err error) {
+func (r *refresher) fetch(ctx context.Context) (resp transport.Response, instances []*registry.Instance, err error) {
 	var leases []*registry.Lease
 	if r.config.App != "" {
 		resp, leases, err = FetchApp(ctx, r.config.Cluster, r.config.App)
 	} else {
 		resp, leases, err = FetchAll(ctx, r.config.Cluster)
 	}
-	return resp, instancesOf(leases), err
-}
-
-func instancesOf(leases []*registry.Lease) []*registry.Instance {
-	instances := make([]*registry.Instance, len(leases))
+	instances = make([]*registry.Instance, len(leases))
 	for i, l := range leases {
 		instances[i] = l.Instance
 	}
-	return instances
+	return resp, instances, err
 }
 
 var (

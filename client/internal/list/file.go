@@ -160,13 +160,6 @@ type saver struct {
 	outage wait.Outage
 }
 
-func newSaver(k *Keeper) *saver {
-	return &saver{
-		keeper: k, disk: lastKnown{path: k.config.File}, wake: make(chan struct{}, 1),
-		outage: wait.Outage{Log: k.config.Log},
-	}
-}
-
 // restore starts with the list on disk, if that is usable.
 func (r *refresher) restore() {
 	list, asOf, err := r.file.disk.load(r.config.App)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Config is what a Keeper needs.
@@ -74,7 +75,10 @@ func (k *Keeper) Run(ctx context.Context) {
 		r.run(ctx)
 		return
 	}
-	r.file = newSaver(k)
+	r.file = &saver{
+		keeper: k, disk: lastKnown{path: k.config.File}, wake: make(chan struct{}, 1),
+		outage: wait.Outage{Log: k.config.Log},
+	}
 	r.restore()
 	saving, done := context.WithCancel(context.Background())
 	var g sync.WaitGroup

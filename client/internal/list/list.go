@@ -276,7 +276,9 @@ func (g listings) with(moves []move) listings {
 	next := make(listings, 0, len(g)+1)
 	for len(moves) > 0 {
 		name := moves[0].name
-		at, found := slices.BinarySearchFunc(g, name, compareListing)
+		at, found := slices.BinarySearchFunc(g, name, func(l *listing, name string) int {
+			return strings.Compare(l.name, name)
+		})
 		next, g = append(next, g[:at]...), g[at:]
 		old := &listing{name: strings.Clone(name)} // the name must not keep the first member's memory
 		if found {
@@ -299,7 +301,9 @@ func (g *listing) with(moves []move) *listing {
 	members := g.members
 	next := make([]*registry.Instance, 0, len(members)+len(moves))
 	for _, m := range moves {
-		at, found := slices.BinarySearchFunc(members, m.key, compareInstance)
+		at, found := slices.BinarySearchFunc(members, m.key, func(i *registry.Instance, key registry.Key) int {
+			return i.Key().Compare(key)
+		})
 		next, members = append(next, members[:at]...), members[at:]
 		if found {
 			members = members[1:]
@@ -318,7 +322,3 @@ func compareMoves(a, b move) int {
 	}
 	return a.key.Compare(b.key)
 }
-
-func compareListing(g *listing, name string) int { return strings.Compare(g.name, name) }
-
-func compareInstance(i *registry.Instance, key registry.Key) int { return i.Key().Compare(key) }

@@ -91,8 +91,12 @@ func (q *Call) request(ctx context.Context, s *Server) (*http.Request, error) {
 		req.Host = "localhost"
 	}
 	req.Header.Set("Accept", cmp.Or(q.Accept, jsonType))
-	if q.Body != nil {
-		req.Header.Set("Content-Type", q.contentType())
+	switch {
+	case q.Body == nil:
+	case q.Raw:
+		req.Header.Set("Content-Type", "application/octet-stream")
+	default:
+		req.Header.Set("Content-Type", jsonType)
 	}
 	if q.consul {
 		req.Header.Set("Prefer", "wait=0") // another server may have a leader sooner
@@ -101,13 +105,6 @@ func (q *Call) request(ctx context.Context, s *Server) (*http.Request, error) {
 		req.Header.Set("Idempotency-Key", q.once)
 	}
 	return req, nil
-}
-
-func (q *Call) contentType() string {
-	if q.Raw {
-		return "application/octet-stream"
-	}
-	return jsonType
 }
 
 // url escapes each segment separately, because an id may contain a slash.

@@ -191,26 +191,20 @@ func (t *tour) visit(ctx context.Context, servers []*Server) (Response, bool) {
 	return Response{}, false
 }
 
+// failure joins the errors of the visits. It hides ErrNeedsRollcall from errors.Is, unless all servers are foreign:
+// otherwise a Rollcall server may respond the next time.
 func (t *tour) failure() error {
-	err := errors.Join(unlessAllForeign(t.errs)...)
+	foreign := func(err error) bool { return errors.Is(err, ErrNeedsRollcall) }
+	if slices.ContainsFunc(t.errs, func(err error) bool { return !foreign(err) }) {
+		for i, err := range t.errs {
+			if foreign(err) {
+				t.errs[i] = errors.New(err.Error())
+			}
+		}
+	}
+	err := errors.Join(t.errs...)
 	if t.possible && !errors.Is(err, ErrUnknownOutcome) {
 		err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 	}
 	return err
-}
-
-// unlessAllForeign hides ErrNeedsRollcall from errors.Is, unless all servers are foreign: otherwise a Rollcall server
-// may respond the next time.
-func unlessAllForeign(errs []error) []error {
-	foreign := func(err error) bool { return errors.Is(err, ErrNeedsRollcall) }
-	if !slices.ContainsFunc(errs, func(err error) bool { return !foreign(err) }) {
-		return errs
-	}
-	said := slices.Clone(errs)
-	for i, err := range said {
-		if foreign(err) {
-			said[i] = errors.New(err.Error())
-		}
-	}
-	return said
 }

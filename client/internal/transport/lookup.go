@@ -96,21 +96,17 @@ func (l *lookup) run(ctx context.Context, q *query) {
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	urls, err := l.source(bounded)
+	changed := false
 	if err == nil {
-		err = l.replace(urls)
+		changed, err = l.servers.replace(urls)
+	}
+	if changed {
+		l.log.Info("the servers have changed", "servers", l.servers.names())
 	}
 	if err != nil {
 		err = fmt.Errorf("look up the servers: %w", withCause(err, ctx))
 	}
 	q.err = err
-}
-
-func (l *lookup) replace(urls []string) error {
-	changed, err := l.servers.replace(urls)
-	if changed {
-		l.log.Info("the servers have changed", "servers", l.servers.names())
-	}
-	return err
 }
 
 // finish wakes the calls that wait for a query.

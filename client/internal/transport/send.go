@@ -162,7 +162,10 @@ func (c *Cluster) roundTrip(
 }
 
 func (c *Cluster) request(ctx context.Context, s *Server, q *Call, connection *connection) (*http.Response, error) {
-	req, err := q.request(httptrace.WithClientTrace(ctx, connection.trace()), s)
+	req, err := q.request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { connection.wanted.Add(1) },
+		GotConn: func(httptrace.GotConnInfo) { connection.got.Add(1) },
+	}), s)
 	if err != nil {
 		return nil, conclusive{unsent{err}}
 	}
@@ -175,10 +178,10 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call, connection *c
 	}
 	err = s.named(withCause(err, ctx, c.life))
 	switch {
-	case connection.missing():
-		err = unsent{err}
 	case connection.got.Load() > 0:
 		err = possible{err}
+	case connection.wanted.Load() > 0:
+		err = unsent{err}
 	}
 	return nil, err
 }
@@ -195,15 +198,6 @@ func (s *Server) named(err error) error {
 // connection counts the connections that a request asked for and got. Without one, nothing was sent; with two,
 // net/http has sent the request again. A transport without tracing leaves both at 0.
 type connection struct{ wanted, got atomic.Int32 }
-
-func (c *connection) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GetConn: func(string) { c.wanted.Add(1) },
-		GotConn: func(httptrace.GotConnInfo) { c.got.Add(1) },
-	}
-}
-
-func (c *connection) missing() bool { return c.wanted.Load() > 0 && c.got.Load() == 0 }
 
 // cutBody is a body whose error says why reading was cut off.
 type cutBody struct {

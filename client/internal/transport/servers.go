@@ -90,7 +90,7 @@ func (l *serverList) preferred() []*standing {
 // responded ends a server's quarantine. The client stays with it unless it stays with another.
 func (l *serverList) responded(one *Server) {
 	l.update(one, func(s *standing) {
-		s.clear()
+		s.quarantine = quarantine{}
 		if l.current == nil {
 			l.current = s
 		}
@@ -223,8 +223,6 @@ type quarantine struct {
 const shortestQuarantine, longestQuarantine = time.Second, 30 * time.Second
 
 func (q *quarantine) holds(now time.Time) bool { return now.Before(q.until) }
-
-func (q *quarantine) clear() { *q = quarantine{} }
 
 // extend starts the next quarantine. Failures within one come from calls that were in progress together, or that had
 // no other server to ask, and say nothing new.
