@@ -76,17 +76,6 @@ func (b *backups) timeOf(name string) time.Time {
 	return at
 }
 
-// removeUnfinished removes what this node had written of a file when it was killed.
-func (b *backups) removeUnfinished() error {
-	entries, err := os.ReadDir(b.Dir)
-	for _, e := range entries {
-		if name, end, _ := strings.Cut(e.Name(), ".snap."); strings.HasSuffix(end, ".tmp") && !b.timeOf(name+".snap").IsZero() {
-			err = errors.Join(err, os.Remove(filepath.Join(b.Dir, e.Name())))
-		}
-	}
-	return err
-}
-
 // run writes files on the schedule until ctx ends: the first at once, unless the newest is recent enough.
 func (b *backups) run(ctx context.Context) {
 	next := time.Duration(0)
@@ -119,7 +108,13 @@ func (b *backups) write(ctx context.Context) error {
 	if err := disk.MakeDir(b.Dir); err != nil {
 		return err
 	}
-	if err := b.removeUnfinished(); err != nil {
+	entries, err := os.ReadDir(b.Dir)
+	for _, e := range entries { // of a file, what this node had written when it was killed
+		if name, end, _ := strings.Cut(e.Name(), ".snap."); strings.HasSuffix(end, ".tmp") && !b.timeOf(name+".snap").IsZero() {
+			err = errors.Join(err, os.Remove(filepath.Join(b.Dir, e.Name())))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	saved, err := b.snapshots.Save(ctx, registry.Stale)

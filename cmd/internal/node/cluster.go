@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sort"
 	"strconv"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -131,24 +130,17 @@ func (n nodes) Status(ctx context.Context) api.Status {
 	}
 	for _, p := range n.replicator.Status() {
 		if p.Kind == "node" {
-			peer := peerNode(p, n.world.Now())
-			peer.Version = versions[p.Name]
+			peer := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving", Version: versions[p.Name]}
+			if p.LastSuccess != 0 {
+				peer.Contact = max(n.world.Now().UnixMilli()-p.LastSuccess, 0)
+			}
+			if p.State == replication.StateFailing {
+				peer.Role = unreachable
+			}
 			status.Nodes = append(status.Nodes, peer)
 		}
 	}
 	describe(&status)
 	sort.Slice(status.Nodes, func(i, j int) bool { return status.Nodes[i].HTTP < status.Nodes[j].HTTP })
 	return status
-}
-
-// peerNode describes another node as this one knows it: its address, and whether it can be reached.
-func peerNode(p api.Peer, wall time.Time) api.NodeStatus {
-	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
-	if p.LastSuccess != 0 {
-		n.Contact = max(wall.UnixMilli()-p.LastSuccess, 0)
-	}
-	if p.State == replication.StateFailing {
-		n.Role = unreachable
-	}
-	return n
 }

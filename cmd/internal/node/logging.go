@@ -59,7 +59,12 @@ func (q *LogQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	kept := slices.Clone(line)
-	q.keep(kept)
+	q.tail, q.tailed = append(q.tail, kept), q.tailed+len(kept)
+	for q.tailed > tailBytes {
+		q.tailed -= len(q.tail[0])
+		q.tail[0] = nil
+		q.tail = q.tail[1:]
+	}
 	if q.bytes+len(line) > queueBytes {
 		q.Dropped.Inc()
 		return len(line), nil
@@ -72,16 +77,6 @@ func (q *LogQueue) Write(line []byte) (int, error) {
 		go q.writeAll()
 	}
 	return len(line), nil
-}
-
-// keep keeps a line as the newest, and forgets the oldest. The caller holds mu.
-func (q *LogQueue) keep(line []byte) {
-	q.tail, q.tailed = append(q.tail, line), q.tailed+len(line)
-	for q.tailed > tailBytes {
-		q.tailed -= len(q.tail[0])
-		q.tail[0] = nil
-		q.tail = q.tail[1:]
-	}
 }
 
 // Tail returns the last lines that arrived, at most 256 KiB of them.

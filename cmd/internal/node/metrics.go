@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -15,9 +16,13 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// buildInfo shows what program a node runs, its mode, and which formats the program reads.
-func buildInfo(version, mode string) []prometheus.Collector {
-	return []prometheus.Collector{
+// newMetrics returns a node's metrics, with those of the runtime. They show what program the node runs, its mode, and
+// which formats the program reads.
+func newMetrics(version, mode string) *prometheus.Registry {
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rollcall_build_info", Help: "1, with the version of the program and of Go, and the node's mode.",
 			ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version(), "mode": mode},
@@ -25,7 +30,8 @@ func buildInfo(version, mode string) []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rollcall_build_level", Help: "Newest level of the formats that this node's program reads; while rollcall_cluster_level is lower, an upgrade is unfinished (docs/run/upgrade.md).",
 		}, func() float64 { return float64(codec.Newest) }),
-	}
+	)
+	return metrics
 }
 
 var (

@@ -34,7 +34,6 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
@@ -104,8 +103,7 @@ func open(o Options) (_ *node, err error) {
 		}
 	}()
 	c.Warn(n.log)
-	n.metrics = newMetrics()
-	n.metrics.MustRegister(buildInfo(o.Version, c.Mode)...)
+	n.metrics = newMetrics(o.Version, c.Mode)
 	if err := n.openAuthFile(c.Auth.File); err != nil {
 		return nil, err
 	}
@@ -273,15 +271,6 @@ func (n *node) closePorts() {
 	for _, l := range n.listeners {
 		l.Close()
 	}
-}
-
-func newMetrics() *prometheus.Registry {
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	return metrics
 }
 
 // httpConfig returns the settings of the HTTP API, including those that other settings decide.

@@ -187,9 +187,22 @@ func (p *peers) reply(ctx context.Context, text []byte) ([]byte, error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		return nil, fmt.Errorf("call about peers: %w", err)
 	}
-	body, err := p.perform(ctx, c)
+	var body any
+	var err error
+	switch c.Do {
+	case "diff":
+		body, err = p.replicator.Diff(ctx, c.Peer)
+	case "repair":
+		body, err = p.replicator.Repair(ctx, c.Peer)
+	default:
+		body = p.status()
+	}
 	if err == nil {
-		return json.Marshal(reply{Body: body})
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(reply{Body: encoded})
 	}
 	var refused *httpd.PeerRefusal
 	if !errors.As(peerRefusal(err), &refused) {
@@ -198,26 +211,9 @@ func (p *peers) reply(ctx context.Context, text []byte) ([]byte, error) {
 	return json.Marshal(reply{Status: refused.Status, Error: refused.Text})
 }
 
-func (p *peers) perform(ctx context.Context, c call) (json.RawMessage, error) {
-	switch c.Do {
-	case "diff":
-		return marshalled(p.replicator.Diff(ctx, c.Peer))
-	case "repair":
-		return marshalled(p.replicator.Repair(ctx, c.Peer))
-	}
-	return json.Marshal(p.status())
-}
-
 // status returns how far this node is with what it sends.
 func (p *peers) status() api.Peers {
 	return api.Peers{Datacenter: p.datacenter, Node: p.node, Sender: p.sender(), Peers: p.replicator.Status()}
-}
-
-func marshalled(d api.PeerDiff, err error) (json.RawMessage, error) {
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(d)
 }
 
 // peerRefusal turns an error of replication into a refusal with an HTTP status. Errors of registry.Service stay as

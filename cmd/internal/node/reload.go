@@ -52,19 +52,8 @@ func (r *reloader) reload() {
 		r.log.Error("the settings were not read again, the old ones hold", "err", err)
 		return
 	}
-	now, later := r.merge(s.Config)
-	r.apply(&r.running)
-	now = append(now, r.reread()...)
-	r.log.Info("the settings were read again", "changed", now)
-	if len(later) > 0 {
-		r.log.Warn("settings have changed that need a restart", "keys", later)
-	}
-}
-
-// merge sets the settings that can change to what was read. It lists the keys that differed: those that take effect
-// now, and those that need a restart.
-func (r *reloader) merge(c *config.Config) (now, later []string) {
-	read := c.Settings()
+	var now, later []string
+	read := s.Config.Settings()
 	for i, running := range r.running.Settings() {
 		switch {
 		case running.String() == read[i].String():
@@ -75,7 +64,12 @@ func (r *reloader) merge(c *config.Config) (now, later []string) {
 			later = append(later, running.Key)
 		}
 	}
-	return now, later
+	r.apply(&r.running)
+	now = append(now, r.reread()...)
+	r.log.Info("the settings were read again", "changed", now)
+	if len(later) > 0 {
+		r.log.Warn("settings have changed that need a restart", "keys", later)
+	}
 }
 
 // logLevel is the level of the log as own.LogLevel.

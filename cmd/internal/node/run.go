@@ -25,20 +25,17 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	n.metrics.MustRegister(o.Metrics)
-	defer n.flushAudit()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		n.audit.Flush(ctx)
+	}()
 	r := reloader{load: o.Load, apply: n.apply, reread: n.reread, notify: n.notify, log: n.log, running: *o.Config}
 	err = r.during(ctx, o.Hangups, n.run)
 	if err != nil {
 		n.notify.fail(err)
 	}
 	return err
-}
-
-// flushAudit waits until the audit is written, for a second at most.
-func (n *node) flushAudit() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	n.audit.Flush(ctx)
 }
 
 // shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service managers and dev kill

@@ -87,7 +87,10 @@ func (s *snapshots) Restore(ctx context.Context, body io.Reader, o httpd.Restore
 	if err != nil {
 		return api.Restored{}, restoreRefusal(err)
 	}
-	return restored(header, done), nil
+	return api.Restored{
+		From: snapshotOf(header), ModifyIndex: uint64(done.Index), Instances: done.Instances, InstancesStayed: done.InstancesStayed,
+		Keys: done.Keys, KeysDeleted: done.KeysDeleted, SessionsEnded: done.SessionsEnded, Roles: done.Roles, Tokens: done.Tokens,
+	}, nil
 }
 
 // receive stores what a reader delivers in a file that no longer has a name.
@@ -176,13 +179,6 @@ const namesShown = 1000
 
 func first(names []string) []string {
 	return append([]string{}, names[:min(len(names), namesShown)]...)
-}
-
-func restored(h backup.Header, done kv.Restoration) api.Restored {
-	return api.Restored{
-		From: snapshotOf(h), ModifyIndex: uint64(done.Index), Instances: done.Instances, InstancesStayed: done.InstancesStayed,
-		Keys: done.Keys, KeysDeleted: done.KeysDeleted, SessionsEnded: done.SessionsEnded, Roles: done.Roles, Tokens: done.Tokens,
-	}
 }
 
 func snapshotOf(h backup.Header) api.Snapshot {

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -45,18 +46,28 @@ func newCaller(w *world.World, rules Rules, mayProbe func(token, at string) bool
 }
 
 // client returns a client without a proxy, which would resolve names on its own, and without kept connections: a
-// service that accepts no new ones is not healthy.
+// service that accepts no new ones is not healthy. It follows redirects on the host that the check names; no other host
+// was registered.
 func (c *caller) client(p *catalog.Probe) *http.Client {
-	redirects := sameHost
-	if p.NoRedirects {
-		redirects = noRedirects
+	return &http.Client{
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			switch {
+			case p.NoRedirects:
+				return http.ErrUseLastResponse // a redirect counts as the response
+			case !strings.EqualFold(req.URL.Hostname(), via[0].URL.Hostname()):
+				return errors.New("a redirect to another host is not followed")
+			case len(via) >= maxRedirects:
+				return fmt.Errorf("%d redirects are too many", maxRedirects)
+			}
+			return nil
+		},
+		Transport: &http.Transport{
+			DialContext:            c.open,
+			TLSClientConfig:        tlsConfig(p),
+			DisableKeepAlives:      true,
+			MaxResponseHeaderBytes: maxHeader,
+		},
 	}
-	return &http.Client{CheckRedirect: redirects, Transport: &http.Transport{
-		DialContext:            c.open,
-		TLSClientConfig:        tlsConfig(p),
-		DisableKeepAlives:      true,
-		MaxResponseHeaderBytes: maxHeader,
-	}}
 }
 
 func tlsConfig(p *catalog.Probe, protocols ...string) *tls.Config {
@@ -66,20 +77,6 @@ func tlsConfig(p *catalog.Probe, protocols ...string) *tls.Config {
 
 // maxRedirects is net/http's own limit.
 const maxRedirects = 10
-
-// sameHost follows redirects on the host that the check names; no other host was registered.
-func sameHost(req *http.Request, via []*http.Request) error {
-	if !strings.EqualFold(req.URL.Hostname(), via[0].URL.Hostname()) {
-		return errors.New("a redirect to another host is not followed")
-	}
-	if len(via) >= maxRedirects {
-		return fmt.Errorf("%d redirects are too many", maxRedirects)
-	}
-	return nil
-}
-
-// noRedirects counts a redirect as the response.
-func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // attempt probes once, at an address that the service registered or the rules allow. ctx bounds it.
 func (c *caller) attempt(ctx context.Context, p *catalog.Probe, loc location) result {
@@ -199,9 +196,16 @@ func (c *caller) http(ctx context.Context, p *catalog.Probe) (result, error) {
 		return result{}, err
 	}
 	defer resp.Body.Close()
+	status := catalog.Critical
+	switch {
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299:
+		status = catalog.Passing
+	case resp.StatusCode == http.StatusTooManyRequests:
+		status = catalog.Warning
+	}
 	output := fmt.Sprintf("HTTP %s %s: %s Output: ", req.Method, req.URL.Redacted(), resp.Status)
 	// The status counts, even if the body breaks off.
-	return result{statusOf(resp.StatusCode), output + lastOf(io.LimitReader(resp.Body, maxBody), max(maxOutput-len(output), 0))}, nil
+	return result{status, output + lastOf(io.LimitReader(resp.Body, maxBody), max(maxOutput-len(output), 0))}, nil
 }
 
 // lastOf returns the last bytes, at most most, of what r yields: that is where services say what failed.
@@ -222,11 +226,7 @@ func lastOf(r io.Reader, most int) string {
 const userAgent = "Consul Health Check"
 
 func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {
-	method := p.Method
-	if method == "" {
-		method = http.MethodGet
-	}
-	req, err := http.NewRequestWithContext(ctx, method, p.HTTP, strings.NewReader(p.Body))
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(p.Method, http.MethodGet), p.HTTP, strings.NewReader(p.Body))
 	if err != nil {
 		return nil, err
 	}
@@ -242,17 +242,6 @@ func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {
 		}
 	}
 	return req, nil
-}
-
-// statusOf returns the state of a check after a response with an HTTP status.
-func statusOf(code int) catalog.CheckStatus {
-	switch {
-	case code >= 200 && code <= 299:
-		return catalog.Passing
-	case code == http.StatusTooManyRequests:
-		return catalog.Warning
-	}
-	return catalog.Critical
 }
 
 // describe returns an error's text without the local port, which differs each time: an output that stays the same

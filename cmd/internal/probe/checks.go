@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"sync"
@@ -65,9 +66,6 @@ type schedule []*check
 // add inserts a check.
 func (s *schedule) add(c *check) { heap.Push(s, c) }
 
-// remove removes a check that is in the schedule.
-func (s *schedule) remove(c *check) { heap.Remove(s, c.place) }
-
 // due removes and returns the first check if it is due.
 func (s *schedule) due(now time.Time) (*check, bool) {
 	if len(*s) == 0 || (*s)[0].due.After(now) {
@@ -124,14 +122,10 @@ func (t *tally) count(p *catalog.Probe, of *catalog.Check, found catalog.CheckSt
 		return found, first || t.successes >= p.SuccessBeforePassing
 	}
 	t.successes, t.failures = 0, t.failures+1
-	warns := p.FailuresBeforeWarning
-	if warns == 0 {
-		warns = p.FailuresBeforeCritical
-	}
 	switch {
 	case first, present == catalog.Critical, t.failures >= p.FailuresBeforeCritical:
 		return catalog.Critical, true
-	case t.failures >= warns:
+	case t.failures >= cmp.Or(p.FailuresBeforeWarning, p.FailuresBeforeCritical):
 		return catalog.Warning, true
 	}
 	return present, false

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"container/heap"
 	"context"
 	"reflect"
 	"slices"
@@ -26,18 +27,25 @@ type leading struct {
 	finished  chan *check         // checks whose attempt has ended; never full
 }
 
-// refresh starts and stops probing so that exactly the registry's checks are probed.
+// refresh starts and stops probing so that exactly the registry's checks are probed. It applies what has changed since
+// the last view read.
 func (l *leading) refresh(ctx context.Context) {
-	if view, err := l.p.cfg.Registry.View(ctx, registry.Stale); err == nil { // the leader's own state is the newest
-		l.update(view)
+	view, err := l.p.cfg.Registry.View(ctx, registry.Stale) // the leader's own state is the newest
+	if err != nil {
+		return
 	}
-}
-
-// update applies what has changed since the last view read.
-func (l *leading) update(view *registry.View) {
 	changes, err := view.ChangesOf(l.seen, registry.Selector{})
 	if l.seen == 0 || err != nil { // the list does not reach back
-		l.updateAll(view)
+		for o := range l.bySubject {
+			if o.key != (registry.Key{}) {
+				l.updateInstance(view, o.key)
+			}
+		}
+		for lease := range view.All() {
+			if lease.Service != nil {
+				l.updateInstance(view, lease.Key())
+			}
+		}
 	}
 	for _, c := range changes {
 		l.updateInstance(view, c.Lease.Key())
@@ -45,19 +53,6 @@ func (l *leading) update(view *registry.View) {
 	l.updateNodes(view)
 	l.seen = view.Index()
 	l.p.metrics.checks.Set(float64(len(l.checks)))
-}
-
-func (l *leading) updateAll(view *registry.View) {
-	for o := range l.bySubject {
-		if o.key != (registry.Key{}) {
-			l.updateInstance(view, o.key)
-		}
-	}
-	for lease := range view.All() {
-		if lease.Service != nil {
-			l.updateInstance(view, lease.Key())
-		}
-	}
 }
 
 func (l *leading) updateInstance(view *registry.View, key registry.Key) {
@@ -129,7 +124,7 @@ func (l *leading) drop(c *check) {
 		l.dequeue(c)
 		return
 	case c.stop == nil:
-		l.waiting.remove(c)
+		heap.Remove(&l.waiting, c.place)
 		return
 	}
 	c.dropped = true
