@@ -29,16 +29,18 @@ func parseKey(text string) (registry.Key, error) {
 func parseStatus(name, word string) (registry.Status, error) {
 	status, ok := registry.ParseStatus(word)
 	if !ok {
-		return 0, fmt.Errorf("%s: %q is not %s", name, word, statusChoice())
+		return 0, fmt.Errorf("%s: %q is not %s", name, word, enumerate(registry.StatusWords(), "or"))
 	}
 	return status, nil
 }
 
-// statusChoice lists the statuses: "UP, DOWN or UNKNOWN".
-func statusChoice() string {
-	words := registry.StatusWords()
+// enumerate returns "a", "a and b", or "a, b and c", with the given word before the last.
+func enumerate(words []string, before string) string {
 	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " " + before + " " + words[last]
 }
 
 // firstOf returns the first of optional arguments, or "" without any.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,7 +116,11 @@ func (f *follower) run(ctx context.Context, q client.AuditQuery) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if final(err) {
+		status, is := errors.AsType[*client.StatusError](err)
+		switch { // another try would bring the same response
+		case errors.Is(err, client.ErrNeedsRollcall):
+			return err
+		case is && status.Status != http.StatusTooManyRequests && (status.Status < 500 || status.Status == http.StatusNotImplemented):
 			return err
 		}
 		f.report(err)
@@ -133,12 +136,6 @@ func (f *follower) run(ctx context.Context, q client.AuditQuery) error {
 		case <-time.After(auditPoll):
 		}
 	}
-}
-
-// final reports whether another try would bring the same response.
-func final(err error) bool {
-	status, is := errors.AsType[*client.StatusError](err)
-	return is && status.Status != http.StatusTooManyRequests && (status.Status < 500 || status.Status == http.StatusNotImplemented) || errors.Is(err, client.ErrNeedsRollcall)
 }
 
 // report logs that records cannot be read, or can again.
@@ -171,9 +168,7 @@ func (f *follower) print(records []client.AuditRecord) error {
 
 func (f *follower) line(r client.AuditRecord) error {
 	if f.form == cli.JSON {
-		enc := json.NewEncoder(f.out)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(r)
+		return cli.PrintLine(f.out, r)
 	}
 	cells := auditRow(r)
 	for i, cell := range cells {

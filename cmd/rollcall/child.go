@@ -75,7 +75,9 @@ func (c *child) await(ended <-chan error) error {
 			if c.held.Valid() {
 				return statusOf(err)
 			}
-			c.sweep()
+			if c.group { // it may have left processes behind there
+				c.signal(syscall.SIGKILL)
+			}
 			return cli.ExitStatus{Code: exitLost, Err: fmt.Errorf("%w; the command was ended", c.held.Err())}
 		case <-lost:
 			lost, overdue = nil, time.After(c.grace)
@@ -85,13 +87,6 @@ func (c *child) await(ended <-chan error) error {
 		case s := <-c.signals:
 			c.signal(s.(syscall.Signal))
 		}
-	}
-}
-
-// sweep kills the processes that the command has left behind in its group.
-func (c *child) sweep() {
-	if c.group {
-		c.signal(syscall.SIGKILL)
 	}
 }
 

@@ -28,12 +28,12 @@ var completed = []struct {
 	{members, []string{"members remove", "members transfer"}},
 	{peers, []string{"peers diff", "peers pause", "peers repair", "peers resume"}},
 	{senders, []string{"peers forget"}},
-	{sessions, []string{"session destroy", "session renew"}},
-	{locks, []string{"lock"}},
-	{semaphores, []string{"semaphore"}},
+	{listed((*client.Client).Sessions, func(s client.Session) string { return s.ID }), []string{"session destroy", "session renew"}},
+	{listed((*client.Client).Locks, permitsName), []string{"lock"}},
+	{listed((*client.Client).Semaphores, permitsName), []string{"semaphore"}},
 	{keys, []string{"kv del", "kv get", "kv ls", "kv put", "kv watch"}},
-	{roles, []string{"role delete", "role get", "role put"}},
-	{accessors, []string{"auth test", "token revoke", "token rotate"}},
+	{listed((*client.Client).Roles, func(r client.Role) string { return r.Name }), []string{"role delete", "role get", "role put"}},
+	{listed((*client.Client).Tokens, func(t client.Token) string { return t.Accessor }), []string{"auth test", "token revoke", "token rotate"}},
 }
 
 // addCompletions adds completion to the commands of the table.
@@ -56,8 +56,11 @@ const completionLimit = time.Second
 // place for errors.
 func complete(names candidates) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, furtherArguments(cmd)
+		switch further := len(args) > 0; {
+		case further && (strings.Contains(cmd.Use, "COMMAND") || strings.Contains(cmd.Use, "FILE")):
+			return nil, cobra.ShellCompDirectiveDefault
+		case further:
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 		defer cancel()
@@ -83,14 +86,6 @@ func complete(names candidates) cobra.CompletionFunc {
 // oneWord matches a name that every shell reads as one word, unchanged. Other names are not offered: services name
 // themselves, and no name may become part of an operator's command line and do something there.
 var oneWord = regexp.MustCompile(`^[\pL\pN_][\pL\pN_./:@%+=,-]*$`)
-
-// furtherArguments reports whether arguments after the first can be files.
-func furtherArguments(cmd *cobra.Command) cobra.ShellCompDirective {
-	if strings.Contains(cmd.Use, "COMMAND") || strings.Contains(cmd.Use, "FILE") {
-		return cobra.ShellCompDirectiveDefault
-	}
-	return cobra.ShellCompDirectiveNoFileComp
-}
 
 // connectionOf returns the connection that the flags of a command line describe. It reads what a server has in
 // memory, which is quick and needs no leader.
@@ -146,35 +141,20 @@ func senders(ctx context.Context, cl *client.Client, _ string) ([]string, error)
 	return namesOf(found.Senders, err, func(s client.PeerSender) string { return s.Sender })
 }
 
-func sessions(ctx context.Context, cl *client.Client, _ string) ([]string, error) {
-	all, err := cl.Sessions(ctx)
-	return namesOf(all, err, func(s client.Session) string { return s.ID })
-}
-
-func locks(ctx context.Context, cl *client.Client, _ string) ([]string, error) {
-	all, err := cl.Locks(ctx)
-	return namesOf(all, err, func(p client.Permits) string { return p.Name })
-}
-
-func semaphores(ctx context.Context, cl *client.Client, _ string) ([]string, error) {
-	all, err := cl.Semaphores(ctx)
-	return namesOf(all, err, func(p client.Permits) string { return p.Name })
-}
-
 // keys returns those that begin with what was typed, up to the next slash.
 func keys(ctx context.Context, cl *client.Client, typed string) ([]string, error) {
 	return cl.KV().Keys(ctx, typed, "/")
 }
 
-func roles(ctx context.Context, cl *client.Client, _ string) ([]string, error) {
-	all, err := cl.Roles(ctx)
-	return namesOf(all, err, func(r client.Role) string { return r.Name })
+// listed returns the names of what a method of the client lists.
+func listed[T any](list func(*client.Client, context.Context) ([]T, error), name func(T) string) candidates {
+	return func(ctx context.Context, cl *client.Client, _ string) ([]string, error) {
+		all, err := list(cl, ctx)
+		return namesOf(all, err, name)
+	}
 }
 
-func accessors(ctx context.Context, cl *client.Client, _ string) ([]string, error) {
-	all, err := cl.Tokens(ctx)
-	return namesOf(all, err, func(t client.Token) string { return t.Accessor })
-}
+func permitsName(p client.Permits) string { return p.Name }
 
 // namesOf returns the names of all, if they could be read.
 func namesOf[T any](all []T, err error, name func(T) string) (names []string, _ error) {

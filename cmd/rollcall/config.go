@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 )
@@ -143,7 +141,11 @@ func newConfigShowCommand() *cobra.Command {
 				return cli.Usage(err)
 			}
 			if c.addr != "" {
-				if s.Cluster, err = c.settings(cmd.Context()); err != nil {
+				cl, err := c.client(nil)
+				if err != nil {
+					return err
+				}
+				if s.Cluster, err = cl.Settings(cmd.Context()); err != nil {
 					return err
 				}
 			}
@@ -154,13 +156,4 @@ func newConfigShowCommand() *cobra.Command {
 	c.addServerFlags(cmd.Flags())
 	config.AddFlags(cmd.Flags())
 	return cmd
-}
-
-// settings fetches the settings that the nodes of the cluster share.
-func (c *connection) settings(ctx context.Context) (client.Settings, error) {
-	cl, err := c.client(nil)
-	if err != nil {
-		return nil, err
-	}
-	return cl.Settings(ctx)
 }

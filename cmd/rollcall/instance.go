@@ -54,32 +54,23 @@ func newQuarantineCommand() *cobra.Command {
 		Example: "  rollcall quarantine ORDERS/orders-1 --for 10m --reason \"heap dump\"\n" +
 			"  rollcall quarantine ORDERS/orders-1 --end",
 	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
-		if err := checkQuarantine(d, end); err != nil {
+		switch {
+		case end && d != 0:
+			return nil, cli.Usage(errors.New("give --for or --end, and not both"))
+		case end:
+			_, err := cl.EndQuarantine(ctx, key, o.act())
+			return done{Done: "quarantine ended", App: key.App, ID: key.ID}, err
+		}
+		if err := checkFor(d); err != nil {
 			return nil, cli.Usage(err)
 		}
-		result := done{Done: "quarantined", App: key.App, ID: key.ID}
-		if end {
-			result.Done = "quarantine ended"
-			_, err := cl.EndQuarantine(ctx, key, o.act())
-			return result, err
-		}
 		_, err := cl.Quarantine(ctx, key, o.act(), d)
-		return result, err
+		return done{Done: "quarantined", App: key.App, ID: key.ID}, err
 	})
 	o.addFlags(cmd)
 	cmd.Flags().DurationVar(&d, "for", 0, "how long, from 1s to 168h")
 	cmd.Flags().BoolVar(&end, "end", false, "list the instance again")
 	return cmd
-}
-
-func checkQuarantine(d time.Duration, end bool) error {
-	if !end {
-		return checkFor(d)
-	}
-	if d != 0 {
-		return errors.New("give --for or --end, and not both")
-	}
-	return nil
 }
 
 func newDrainCommand() *cobra.Command {
@@ -97,8 +88,11 @@ func newDrainCommand() *cobra.Command {
 		Example: "  rollcall drain ORDERS/orders-1\n" +
 			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
 	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
-		if err := checkDrain(pollTime, timeout); err != nil {
-			return nil, cli.Usage(err)
+		if pollTime < 0 {
+			return nil, cli.Usage(fmt.Errorf("--settle: %v is negative", pollTime))
+		}
+		if timeout <= 0 {
+			return nil, cli.Usage(fmt.Errorf("--timeout: %v leaves no time for the nodes", timeout))
 		}
 		ctx, cancel := context.WithTimeout(ctx, timeout+pollTime)
 		defer cancel()
@@ -109,16 +103,6 @@ func newDrainCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&pollTime, "settle", 30*time.Second, "time for polling clients, after every node has applied it")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "longest time to wait for the nodes, before --settle begins")
 	return cmd
-}
-
-func checkDrain(pollTime, timeout time.Duration) error {
-	if pollTime < 0 {
-		return fmt.Errorf("--settle: %v is negative", pollTime)
-	}
-	if timeout <= 0 {
-		return fmt.Errorf("--timeout: %v leaves no time for the nodes", timeout)
-	}
-	return nil
 }
 
 // overrideOptions are the flags of override.

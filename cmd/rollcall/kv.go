@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -232,7 +231,15 @@ func newKVPutCommand() *cobra.Command {
 		if err != nil {
 			return nil, cli.Usage(err)
 		}
-		if w.Value, err = readArgument(args[1], cmd.InOrStdin()); err != nil {
+		switch name, isFile := strings.CutPrefix(args[1], "@"); {
+		case isFile:
+			w.Value, err = os.ReadFile(name)
+		case name == "-":
+			w.Value, err = io.ReadAll(cmd.InOrStdin())
+		default:
+			w.Value = []byte(name)
+		}
+		if err != nil {
 			return nil, err
 		}
 		done, err := cl.KV().Write(ctx, w)
@@ -327,17 +334,6 @@ func (o *putOptions) unwritten(key string, w client.Written) error {
 		return fmt.Errorf("%s was not released: the session does not hold it", key)
 	}
 	return fmt.Errorf("%s was not written: its index is not %d", key, o.cas)
-}
-
-// readArgument returns a value as given: text, @FILE or - for standard input.
-func readArgument(text string, stdin io.Reader) ([]byte, error) {
-	if text == "-" {
-		return io.ReadAll(stdin)
-	}
-	if name, isFile := strings.CutPrefix(text, "@"); isFile {
-		return os.ReadFile(name)
-	}
-	return []byte(text), nil
 }
 
 // keyDone is what was done to a key.
@@ -447,9 +443,7 @@ type keyLine struct {
 
 func (p *keyPrinter) print(what string, e client.Pair) error {
 	if p.form == cli.JSON {
-		enc := json.NewEncoder(p.out)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(keyLine{what, newKeyPair(e)})
+		return cli.PrintLine(p.out, keyLine{what, newKeyPair(e)})
 	}
 	value := "-"
 	if what != "deleted" {

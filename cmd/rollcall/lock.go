@@ -190,19 +190,14 @@ func (h *holding) acquire(ctx context.Context, cl *client.Client, name string, a
 func (h *holding) notAcquired(ctx context.Context, signals <-chan os.Signal, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return cli.ExitStatus{Code: signalCode(signals)}
+		select {
+		case s := <-signals: // which ended the wait
+			return cli.ExitStatus{Code: exitSignal + int(s.(syscall.Signal))}
+		default:
+			return cli.ExitStatus{Code: exitSignal + int(syscall.SIGTERM)}
+		}
 	case errors.Is(err, client.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded):
 		return cli.ExitStatus{Code: exitNotAcquired, Err: err}
 	}
 	return cli.ExitStatus{Code: exitRollcall, Err: err}
-}
-
-// signalCode returns the exit code after the signal that ended the wait.
-func signalCode(signals <-chan os.Signal) int {
-	select {
-	case s := <-signals:
-		return exitSignal + int(s.(syscall.Signal))
-	default:
-		return exitSignal + int(syscall.SIGTERM)
-	}
 }

@@ -44,18 +44,14 @@ func (l instanceList) Table() [][]string {
 	if slices.ContainsFunc(l, func(i client.Instance) bool { return i.Datacenter != "" }) {
 		rows[0] = append(rows[0], "DATACENTER")
 		for n, i := range l {
-			rows[n+1] = append(rows[n+1], owner(i))
+			owner := i.Datacenter // "" for the cluster's own
+			if i.UnheardMS != 0 {
+				owner += " (unheard for " + duration(i.UnheardMS) + ")"
+			}
+			rows[n+1] = append(rows[n+1], owner)
 		}
 	}
 	return rows
-}
-
-// owner returns the datacenter of an instance, "" for the cluster's own, and for how long its link has been cut.
-func owner(i client.Instance) string {
-	if i.UnheardMS == 0 {
-		return i.Datacenter
-	}
-	return i.Datacenter + " (unheard for " + duration(i.UnheardMS) + ")"
 }
 
 func ports(i client.Instance) string {

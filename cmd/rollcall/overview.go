@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +36,9 @@ type statusWatch struct {
 
 // newStatusWatch returns a watch whose reads need no leader.
 func (c connection) newStatusWatch(out, errs io.Writer) (*statusWatch, error) {
-	w := &statusWatch{out: out, errs: errs, form: c.out, erase: c.out == cli.Table && canErase(out)}
+	kind := os.Getenv("TERM")
+	w := &statusWatch{out: out, errs: errs, form: c.out}
+	w.erase = c.out == cli.Table && isTerminal(out) && kind != "" && kind != "dumb" // it understands escape sequences
 	c.consistency = "stale"
 	for _, address := range c.servers(os.Getenv(cli.AddrEnv)) {
 		c.addr = address
@@ -58,12 +59,6 @@ func isTerminal(out io.Writer) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// canErase reports whether out is a terminal that understands escape sequences.
-func canErase(out io.Writer) bool {
-	kind := os.Getenv("TERM")
-	return isTerminal(out) && kind != "" && kind != "dumb"
 }
 
 // run shows the overview at every interval until ctx ends. If no server responds at first, it returns an error.
@@ -128,9 +123,7 @@ func askOverview(ctx context.Context, server *client.Client) (client.Overview, e
 
 func (w *statusWatch) show(now time.Time, overview client.Overview) error {
 	if w.form == cli.JSON {
-		enc := json.NewEncoder(w.out)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(overview)
+		return cli.PrintLine(w.out, overview)
 	}
 	var frame bytes.Buffer // written at once, so that a terminal does not flicker
 	if w.erase {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -144,19 +143,10 @@ type recovered struct {
 	Old       string   `json:"old"`    // where the old directory was moved
 }
 
-// enumerate returns "a", "a and b", or "a, b and c".
-func enumerate(names []string) string {
-	last := len(names) - 1
-	if last < 1 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
-}
-
 func (r recovered) Table() [][]string {
 	return [][]string{
 		{fmt.Sprintf("recovered %s of cluster %s: %d instances, %d keys, up to index %s-%d (log entry %d)", r.Node, r.ClusterID, r.Instances, r.Keys, r.ClusterID, r.Before, r.Entry)},
-		{fmt.Sprintf("what %s had after %d is lost; the index goes on from %d", cmp.Or(enumerate(r.Others), "no other node"), r.Before, r.Index)},
+		{fmt.Sprintf("what %s had after %d is lost; the index goes on from %d", cmp.Or(enumerate(r.Others, "and"), "no other node"), r.Before, r.Index)},
 		{"the directory as it was: " + r.Old},
 		{"now start " + r.Node + ", and the others with empty data directories; never start them with their old ones"},
 	}

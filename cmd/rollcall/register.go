@@ -110,7 +110,7 @@ func (o *registerOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ip, "ip", "", "IP address (default: this machine's first that is not loopback)")
 	f.Uint16Var(&o.port, "port", 8080, "port of the service; 0: none")
 	f.StringVar(&o.vip, "vip", "", "VIP address (default: APP in lower case)")
-	f.StringVar(&o.status, "status", registry.Up.String(), statusChoice())
+	f.StringVar(&o.status, "status", registry.Up.String(), enumerate(registry.StatusWords(), "or"))
 	f.StringToStringVar(&o.meta, "meta", nil, "metadata, as key=value; may be repeated")
 	f.DurationVar(&o.lease, "lease", registry.DefaultDuration*time.Second, "how long the instance lives after its last heartbeat")
 	f.DurationVar(&o.interval, "interval", registry.DefaultRenewalInterval*time.Second, "time between two heartbeats")
@@ -137,7 +137,10 @@ func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	i.IPAddr = cmp.Or(o.ip, i.IPAddr)
 	i.VIP = cmp.Or(o.vip, i.VIP)
 	i.Status, i.Duration, i.RenewalInterval = status, lease, interval
-	i.Metadata = pairs(o.meta)
+	i.Metadata = []registry.Pair{}
+	for _, k := range slices.Sorted(maps.Keys(o.meta)) {
+		i.Metadata = append(i.Metadata, registry.Pair{Key: k, Value: o.meta[k]})
+	}
 	i.LastDirty = time.Now().UnixMilli()
 	return i, nil
 }
@@ -148,12 +151,4 @@ func seconds(name string, d time.Duration) (int32, error) {
 		return 0, fmt.Errorf("%s: %v is not a whole number of seconds", name, d)
 	}
 	return int32(d / time.Second), nil
-}
-
-func pairs(m map[string]string) []registry.Pair {
-	list := make([]registry.Pair, 0, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, registry.Pair{Key: k, Value: m[k]})
-	}
-	return list
 }

@@ -104,17 +104,13 @@ type sessionList []client.Session
 func (l sessionList) Table() [][]string {
 	rows := [][]string{{"SESSION", "NAME", "AGE", "TTL", "ENDS IN", "HOLDS"}}
 	for _, s := range l {
-		rows = append(rows, []string{s.ID, s.Name, rounded(s.AgeMS), s.TTL, endsIn(s), held(s.Holds)})
+		endsIn := "never"
+		if s.TTL != "" {
+			endsIn = rounded(s.EndsInMS)
+		}
+		rows = append(rows, []string{s.ID, s.Name, rounded(s.AgeMS), s.TTL, endsIn, held(s.Holds)})
 	}
 	return rows
-}
-
-// endsIn returns how long a session lasts unless it is renewed.
-func endsIn(s client.Session) string {
-	if s.TTL == "" {
-		return "never"
-	}
-	return rounded(s.EndsInMS)
 }
 
 // held names what a session holds.

@@ -148,9 +148,12 @@ type memberList []client.NodeStatus
 func (l memberList) Table() [][]string {
 	rows := [][]string{{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED", "LAG", "CONTACT", "DISK", "ZONE", "VERSION"}}
 	for _, n := range l {
-		row := []string{n.ID, n.Role, n.HTTP, n.Cluster, unlessZero(n.Applied), strconv.FormatUint(n.Lag, 10), contact(n.Contact), "", n.Zone, n.Version}
+		row := []string{n.ID, n.Role, n.HTTP, n.Cluster, unlessZero(n.Applied), strconv.FormatUint(n.Lag, 10), "", "", n.Zone, n.Version}
 		if n.Role == "unreachable" {
 			row[5] = ""
+		}
+		if n.Contact != 0 { // otherwise it is the leader, or that is not known
+			row[6] = duration(n.Contact) + " ago"
 		}
 		if n.DiskFree != 0 {
 			row[7] = fmt.Sprintf("%.1f GB free", float64(n.DiskFree)/1e9)
@@ -158,14 +161,6 @@ func (l memberList) Table() [][]string {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// contact shows how long ago a node was in contact, or "" if it is the leader, or that is not known.
-func contact(ms int64) string {
-	if ms == 0 {
-		return ""
-	}
-	return duration(ms) + " ago"
 }
 
 // removed names a node that was removed.

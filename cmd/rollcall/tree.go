@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -36,9 +34,7 @@ func newTreeCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			encoder := json.NewEncoder(cmd.OutOrStdout())
-			encoder.SetEscapeHTML(false)
-			return encoder.Encode(describe(cmd.Root()))
+			return cli.PrintLine(cmd.OutOrStdout(), describe(cmd.Root()))
 		},
 	}
 }

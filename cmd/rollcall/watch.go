@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,9 +104,7 @@ type watchPrinter struct {
 
 func (p watchPrinter) print(event client.WatchEvent) error {
 	if p.form == cli.JSON {
-		enc := json.NewEncoder(p.out)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(newWatchLine(event))
+		return cli.PrintLine(p.out, newWatchLine(event))
 	}
 	switch e := event.(type) {
 	case client.WatchStart:
@@ -148,16 +145,11 @@ func newWatchLine(event client.WatchEvent) watchLine {
 		line := watchLine{Event: "change", Index: e.Index, Action: e.Action, Why: e.Why, App: e.App, ID: e.ID, Status: e.Status}
 		if e.Instance != nil {
 			shown := api.InstanceOf(e.Instance)
-			shown.Index = numberOf(e.Index)
+			// epoch-number, or 0 if it is not one
+			shown.Index, _ = strconv.ParseUint(e.Index[strings.LastIndexByte(e.Index, '-')+1:], 10, 64)
 			line.Instance = &shown
 		}
 		return line
 	}
 	return watchLine{}
-}
-
-// numberOf returns the number in an index, epoch-number, or 0 if it is not one.
-func numberOf(index string) uint64 {
-	n, _ := strconv.ParseUint(index[strings.LastIndexByte(index, '-')+1:], 10, 64)
-	return n
 }

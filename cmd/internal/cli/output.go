@@ -48,6 +48,13 @@ func PrintJSON(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
+// PrintLine writes value as one line of JSON.
+func PrintLine(w io.Writer, value any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}
+
 // Tabler is a value that can be shown as a table: rows of cells, starting with the header. After an empty row another
 // table follows, with columns of its own.
 type Tabler interface{ Table() [][]string }

@@ -48,17 +48,6 @@ func parseComplete(path string, data []byte) (access.Content, error) {
 	return ParseAuthFile(path, data)
 }
 
-// checkLoss refuses contents that are more often an accident than intended.
-func checkLoss(path string, old *access.Table, next *access.Content) error {
-	switch {
-	case len(next.Tokens) == 0 && len(old.Tokens) > 0:
-		return fmt.Errorf("%s no longer has any of its %d tokens; if that is intended, start the node again", path, len(old.Tokens))
-	case next.Mode == access.Unset && old.Mode > access.Off:
-		return fmt.Errorf("%s no longer sets the mode, which was %v; if that is intended, write mode: off", path, old.Mode)
-	}
-	return nil
-}
-
 // AuthFile is a file that is in use: the newest content of it that could be read. Safe for concurrent use.
 type AuthFile struct {
 	// Changed is called with what was in force and what is now. Set it before Run.
@@ -155,10 +144,13 @@ func (s *AuthFile) use(data []byte, err error) (changed bool) {
 	if err == nil {
 		content, err = parseComplete(s.path, data)
 	}
-	if err == nil {
-		err = checkLoss(s.path, old.table, &content)
-	}
-	if err == nil {
+	switch { // contents that are more often an accident than intended are refused
+	case err != nil:
+	case len(content.Tokens) == 0 && len(old.table.Tokens) > 0:
+		err = fmt.Errorf("%s no longer has any of its %d tokens; if that is intended, start the node again", s.path, len(old.table.Tokens))
+	case content.Mode == access.Unset && old.table.Mode > access.Off:
+		err = fmt.Errorf("%s no longer sets the mode, which was %v; if that is intended, write mode: off", s.path, old.table.Mode)
+	default:
 		content.Revision = old.table.Revision + 1
 		next, err = access.TableOf(content)
 	}

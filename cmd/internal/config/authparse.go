@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,9 +28,9 @@ func ParseAuthFile(name string, data []byte) (access.Content, error) {
 		p.fail(1+bytes.Count(data[:at[0]], []byte("\n")), "this is the text of a token; only its hash belongs in the file (rollcall auth hash makes it)")
 		return access.Content{}, errors.Join(p.errs...)
 	}
-	root, err := document(data)
+	root, err := singleDocument(data)
 	if err != nil {
-		return access.Content{}, fmt.Errorf("%s: %w", name, err)
+		return access.Content{}, fmt.Errorf("%s: %w", name, syntaxError(err))
 	}
 	if root != nil {
 		p.fields(root, "the file", []field{{"mode", p.mode}, {"roles", p.roles}, {"tokens", p.tokens}})
@@ -42,22 +41,6 @@ func ParseAuthFile(name string, data []byte) (access.Content, error) {
 		return access.Content{}, errors.Join(p.errs...)
 	}
 	return p.content, nil
-}
-
-// document returns the root of the only document, or nil.
-func document(data []byte) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, second yaml.Node
-	switch err := dec.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return nil, nil
-	case err != nil:
-		return nil, syntaxError(err)
-	}
-	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one YAML document; give one")
-	}
-	return doc.Content[0], nil
 }
 
 // syntaxError returns an error of the YAML library, without what it quotes from the file.

@@ -44,17 +44,17 @@ type Config struct {
 	NodeVoter bool   `key:"node.voter" default:"true" help:"mode cp: if false, the node serves reads and accepts writes but does not vote; it joins an existing cluster"`
 	NodeZone  string `key:"node.zone" help:"the node's location, such as a rack or an availability zone; status shows it, and warns if a majority of the voters shares one"`
 
-	HTTP         HTTPConfig
+	HTTP         httpConfig
 	HTTPD        httpd.Config
 	ClusterPlain bool `key:"cluster.plain" help:"let other machines reach cluster.addr without TLS: any machine that reaches it can take part in the consensus"`
 	Store        store.Config
-	MinFree      int64 `key:"data.min-free" default:"67108864" min:"0" help:"bytes that must stay free on the disk of data.dir; with less, the node (in mode cp, if it leads, every node) answers 507 to additions and serves everything else; 0: no limit"`
-	Quota        Quota `reload:"yes"`
-	Checks       ChecksConfig
+	MinFree      int64          `key:"data.min-free" default:"67108864" min:"0" help:"bytes that must stay free on the disk of data.dir; with less, the node (in mode cp, if it leads, every node) answers 507 to additions and serves everything else; 0: no limit"`
+	Quota        config.Quota `reload:"yes"`
+	Checks       checksConfig
 	Backup       BackupConfig
-	Auth         AuthConfig
+	Auth         authConfig
 	Audit        audit.Config
-	Replication  ReplicationConfig
+	Replication  replicationConfig
 
 	// EurekaCompat restores upstream's behaviour, for comparison.
 	EurekaCompat bool `key:"eureka-compat.all" help:"turn on eureka-compat.doubled-lease, .eviction-timer, .expectation and .read-only-cache: leases end and are kept exactly as in a stock Eureka server"`
@@ -67,40 +67,32 @@ type Config struct {
 	GCPercent int    `key:"gc.percent" default:"200" min:"0" help:"heap growth in percent between collections; 0: leave it to GOGC"`
 }
 
-// Quota bounds what is stored besides instances.
-type Quota struct {
-	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, roughly, for keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog; above it additions get 507, everything else works"`
-	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; creating one more gets 507"`
-	Share      int   `key:"limits.principal-share" default:"50" min:"0" max:"100" help:"mode cp with access control: percent of limits.sessions and limits.state-bytes that one principal may hold; additions beyond it get 507, everything else works; 0: no limit per principal"`
-	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; adding one more gets 507"`
-}
-
-// HTTPConfig is the listener for clients.
-type HTTPConfig struct {
+// httpConfig is the listener for clients.
+type httpConfig struct {
 	Addr      string   `key:"http.addr" default:"127.0.0.1:8761" help:"address that serves the HTTP API"`
 	Advertise string   `key:"http.advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
 	Hosts     []string `key:"http.hosts" help:"host names that a loopback listener accepts, besides localhost, addresses and the name in http.advertise; requests for any other get 421"`
-	TLS       HTTPTLSConfig
+	TLS       httpTLSConfig
 	Plain     bool `key:"http.plain" help:"let other machines reach http.addr without TLS, because a mesh or a proxy adds it; otherwise anybody on the path can read and change the traffic"`
 	// HeartbeatTakeover is explained in docs/adr/0007.
 	HeartbeatTakeover bool `key:"http.heartbeat-takeover" default:"true" help:"read connections that carry heartbeats without net/http: the same responses for less CPU"`
 }
 
-// HTTPTLSConfig names the files of the HTTP listener's TLS.
-type HTTPTLSConfig struct {
+// httpTLSConfig names the files of the HTTP listener's TLS.
+type httpTLSConfig struct {
 	Cert     string `key:"http.tls.cert" path:"yes" help:"PEM file with the server's certificate chain; reread when it changes"`
 	Key      string `key:"http.tls.key" path:"yes" help:"PEM file with its key; mode 0640 or stricter"`
 	ClientCA string `key:"http.tls.client-ca" path:"yes" help:"PEM file with the authorities of client certificates; if set, clients must present one; reread when it changes"`
 }
 
-// ChecksConfig is for the checks of services that are registered through Consul's API.
-type ChecksConfig struct {
+// checksConfig is for the checks of services that are registered through Consul's API.
+type checksConfig struct {
 	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP, TCP, UDP, gRPC and HTTP/2 checks; false: they stay as clients set them"`
 	Rules  probe.Rules
 }
 
-// AuthConfig says who may do what (docs/run/permissions.md).
-type AuthConfig struct {
+// authConfig says who may do what (docs/run/permissions.md).
+type authConfig struct {
 	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what happens to a call without permission: off (tokens are not checked), log-only (the call is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) wins if it is stricter"`
 	TokenInQuery bool   `key:"auth.token-in-query" help:"accept tokens in the URL (?token=), where they end up in logs"`
 	File         string `key:"auth.file" path:"yes" help:"YAML file (mode 0640 or stricter) with roles and hashed tokens: the only ones in mode ap, and in addition to the cluster's in mode cp; changes take effect within 5 s"`
@@ -159,7 +151,7 @@ func (c *Config) Name() (string, error) {
 
 // Served lists the names under which clients address the HTTP listener, besides localhost and IP addresses. All of
 // them are known only for a listener on loopback; nil means that they are not known.
-func (c *HTTPConfig) Served() []string {
+func (c *httpConfig) Served() []string {
 	if !loopback(c.Addr) {
 		return nil
 	}

@@ -20,9 +20,13 @@ func loopback(addr string) bool {
 // validateExposure refuses open listeners that other machines reach: an HTTP listener needs TLS and a mode of access
 // control, one between nodes TLS. Each of these can be waived explicitly. The profiler stays on loopback in any case.
 func (c *Config) validateExposure() error {
+	var open error
+	if c.Auth.Mode == "" && exposed(c.HTTP.Addr) {
+		open = fmt.Errorf("auth.mode: is required, because http.addr %q can be reached from other machines: on or log-only; or, if every machine that reaches it may read and change everything, off", c.HTTP.Addr)
+	}
 	return errors.Join(
 		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
-		c.checkOpen(),
+		open,
 		checkExposed("cluster", c.Store.ClusterAddr, c.Store.TLS.Cert != "" || c.ClusterPlain, "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
 		checkProfiler(c.PProfAddr),
 	)
@@ -35,14 +39,6 @@ func checkExposed(section, addr string, allowed bool, remedy string) error {
 		return nil
 	}
 	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say %[1]s.plain: true", section, addr, remedy)
-}
-
-// checkOpen demands that the settings say whether callers are authenticated.
-func (c *Config) checkOpen() error {
-	if c.Auth.Mode != "" || !exposed(c.HTTP.Addr) {
-		return nil
-	}
-	return fmt.Errorf("auth.mode: is required, because http.addr %q can be reached from other machines: on or log-only; or, if every machine that reaches it may read and change everything, off", c.HTTP.Addr)
 }
 
 func checkProfiler(addr string) error {
@@ -64,11 +60,11 @@ func (c *Config) Floor() access.Mode {
 	return mode
 }
 
-// Lack is a protection that a node does without.
-type Lack struct{ What, Warning string }
+// lack is a protection that a node does without.
+type lack struct{ What, Warning string }
 
 // Lacks has all that Insecure can name.
-var Lacks = [...]Lack{
+var Lacks = [...]lack{
 	{"http-plain", "other machines reach http.addr, and what they send, tokens too, can be read and changed on its way"},
 	{"cluster-plain", "other machines reach cluster.addr without TLS, and each of them can take part in the consensus"},
 	{"auth-off", "every machine that reaches http.addr may read and change everything in the registry"},
@@ -77,7 +73,7 @@ var Lacks = [...]Lack{
 
 // Insecure returns which protection is missing from listeners that other machines reach, with access control in the
 // given mode.
-func (c *Config) Insecure(mode access.Mode) (all []Lack) {
+func (c *Config) Insecure(mode access.Mode) (all []lack) {
 	http := exposed(c.HTTP.Addr)
 	for i, without := range []bool{
 		http && c.HTTP.TLS.Cert == "",

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-func readConfigFile(in Inputs) (fileValues, error) {
+func readConfigFile(in inputs) (fileValues, error) {
 	path, err := in.flags.GetString(configFlag)
 	if err != nil || path == "" {
 		return nil, err
@@ -31,8 +32,6 @@ type fileValue struct {
 	file string
 	line int
 }
-
-func (v fileValue) place(name string) string { return fmt.Sprintf("%s:%d: %s", v.file, v.line, name) }
 
 // within returns the text with relative paths made absolute. They are relative to the folder of the file, so that
 // both can be moved together.
@@ -114,7 +113,7 @@ func (p *fileParser) section(prefix string, n *yaml.Node) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		p.fail(n, "%s is a section: it holds keys, not a value", sectionName(prefix))
+		p.fail(n, "%s is a section: it holds keys, not a value", cmp.Or(strings.TrimSuffix(prefix, "."), "the file"))
 		return
 	}
 	seen := make(map[string]bool)
@@ -127,13 +126,6 @@ func (p *fileParser) section(prefix string, n *yaml.Node) {
 		seen[name] = true
 		p.key(name, n.Content[i], value)
 	}
-}
-
-func sectionName(prefix string) string {
-	if prefix == "" {
-		return "the file"
-	}
-	return strings.TrimSuffix(prefix, ".")
 }
 
 func (p *fileParser) key(name string, at, value *yaml.Node) {

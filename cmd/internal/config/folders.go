@@ -32,19 +32,19 @@ const (
 // dnsName is the form of a host's name.
 var dnsName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
-// NodeAddress is a node's name with its hosts: IP addresses or DNS names, the first of which the other nodes dial.
-type NodeAddress struct {
+// nodeAddress is a node's name with its hosts: IP addresses or DNS names, the first of which the other nodes dial.
+type nodeAddress struct {
 	Name  string
 	Hosts []string
 }
 
 // ParseNodes reads arguments of the form NAME=ADDRESS or NAME=ADDRESS,ADDRESS, and reports all mistakes at once.
-func ParseNodes(args []string) ([]NodeAddress, error) {
-	var nodes []NodeAddress
+func ParseNodes(args []string) ([]nodeAddress, error) {
+	var nodes []nodeAddress
 	var errs []error
 	for _, arg := range args {
 		name, hosts, _ := strings.Cut(arg, "=")
-		n := NodeAddress{name, strings.Split(hosts, ",")}
+		n := nodeAddress{name, strings.Split(hosts, ",")}
 		if !nodeName.MatchString(name) {
 			errs = append(errs, fmt.Errorf("%q: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit; write NAME=ADDRESS, such as n1=10.0.0.1", arg, name))
 		}
@@ -91,7 +91,7 @@ type newFile struct {
 // WriteNodes writes a folder for each node into dir: its settings, a certificate for both sides of connections, and
 // the authority that signed it, which is created if missing. Nodes are added to those that dir already has.
 // Nothing is overwritten, and after an error nothing new is left.
-func WriteNodes(dir string, nodes []NodeAddress, forProduction bool) error {
+func WriteNodes(dir string, nodes []nodeAddress, forProduction bool) error {
 	f := &folder{dir: dir}
 	if err := errors.Join(f.readNodes(), f.checkNew(nodes)); err != nil {
 		return err
@@ -127,7 +127,7 @@ func joinAddr(c *Config) string { return cmp.Or(c.Store.ClusterAdvertise, c.Stor
 
 // checkNew refuses names and addresses that are given twice, or that an existing node has. Names must differ in more
 // than case: certificates hold them as DNS names.
-func (f *folder) checkNew(nodes []NodeAddress) error {
+func (f *folder) checkNew(nodes []nodeAddress) error {
 	names, hosts := map[string]string{}, map[string]string{}
 	for _, c := range f.there {
 		host, _, _ := net.SplitHostPort(joinAddr(c))
@@ -201,7 +201,7 @@ type Issued struct {
 // IssueCertificate writes NAME.crt and NAME.key into a folder, which it creates if needed: a certificate signed by
 // the authority of another folder, for a server's hosts, or without hosts for a client. Nothing is overwritten, and
 // after an error nothing new is left.
-func IssueCertificate(authority string, n NodeAddress, life time.Duration, out string) (Issued, error) {
+func IssueCertificate(authority string, n nodeAddress, life time.Duration, out string) (Issued, error) {
 	a, err := readAuthority(authority)
 	if err != nil {
 		return Issued{}, err
@@ -226,8 +226,8 @@ func IssueCertificate(authority string, n NodeAddress, life time.Duration, out s
 }
 
 // ParseName reads the name and the hosts for a new certificate, and reports all mistakes at once.
-func ParseName(name string, hosts []string) (NodeAddress, error) {
-	n := NodeAddress{name, hosts}
+func ParseName(name string, hosts []string) (nodeAddress, error) {
+	n := nodeAddress{name, hosts}
 	var errs []error
 	if !nodeName.MatchString(name) && !dnsName.MatchString(name) {
 		errs = append(errs, fmt.Errorf("%q is not a name of letters, digits, dashes, underscores and dots that begins with a letter or digit", name))
@@ -242,7 +242,7 @@ func ParseName(name string, hosts []string) (NodeAddress, error) {
 }
 
 // settings returns the settings of a new node. Relative paths in a file are relative to the file's folder.
-func (f *folder) settings(n NodeAddress, nodes []NodeAddress, forProduction bool) map[string]string {
+func (f *folder) settings(n nodeAddress, nodes []nodeAddress, forProduction bool) map[string]string {
 	set := map[string]string{"data.dir": "data", "auth.mode": "log-only"}
 	if forProduction {
 		set = maps.Clone(production)
@@ -279,7 +279,7 @@ func withPortOf(addr, host string) string {
 }
 
 // add adds the files of a node.
-func (f *folder) add(n NodeAddress, set map[string]string) error {
+func (f *folder) add(n nodeAddress, set map[string]string) error {
 	pair, err := f.authority.Issue(n.Name, n.Hosts, certfiles.CertificateLife, time.Now())
 	if err != nil {
 		return err

@@ -30,16 +30,16 @@ type Loaded struct {
 	sources map[string]source // by key
 }
 
-// Inputs are the places that settings are loaded from.
-type Inputs struct {
+// inputs are the places that settings are loaded from.
+type inputs struct {
 	flags *pflag.FlagSet               // with AddFlags
 	env   func(string) (string, bool)  // os.LookupEnv
 	read  func(string) ([]byte, error) // os.ReadFile
 }
 
 // FromProcess returns the inputs of this process.
-func FromProcess(flags *pflag.FlagSet) Inputs {
-	return Inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile}
+func FromProcess(flags *pflag.FlagSet) inputs {
+	return inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile}
 }
 
 const configFlag = "config"
@@ -76,21 +76,32 @@ func (f *textFlag) Set(text string) error {
 
 // Load merges flags, environment, file and defaults, the strongest first, and validates the result. The error joins
 // all mistakes.
-func Load(in Inputs) (Loaded, error) {
+func Load(in inputs) (Loaded, error) {
 	s := Loaded{Config: Default(), sources: make(map[string]source)}
 	file, err := readConfigFile(in)
 	errs := []error{err}
 	for _, each := range s.Config.Settings() {
-		src, err := resolve(each, in, file)
-		errs = append(errs, err)
+		src := fromDefault
+		var err error
+		// An empty environment variable counts as not set, because container files cannot leave one out.
+		if in.flags.Changed(each.Flag()) {
+			src, err = fromFlag, prefix("flag --"+each.Flag(), each.Set(in.flags.Lookup(each.Flag()).Value.String()))
+		} else if text, ok := in.env(each.Env()); ok && text != "" {
+			src, err = fromEnv, prefix("environment variable "+each.Env(), each.Set(text))
+		} else if v, ok := file[each.Key]; ok {
+			src, err = fromFile, prefix(fmt.Sprintf("%s:%d: %s", v.file, v.line, each.Key), each.Set(v.within(each)))
+		}
 		s.sources[each.Key] = src
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		// Validating settings that were only partly understood would report false mistakes.
 		return s, err
 	}
-	if s.EurekaCompat {
-		s.turnOn("eureka-compat.")
+	for _, each := range setting.Of(s.Config) {
+		if s.EurekaCompat && strings.HasPrefix(each.Key, "eureka-compat.") && each.Kind() == "bool" {
+			each.Value.SetBool(true)
+		}
 	}
 	if s.Mode == AP && s.sources["reads.eureka"] == fromDefault {
 		s.HTTPD.Reads = httpd.ReadsStale // mode ap offers no other
@@ -104,7 +115,7 @@ func Load(in Inputs) (Loaded, error) {
 
 // placed adds to each mistake, which begins with its key, where the value came from; for a default, the file that
 // could set it.
-func (s Loaded) placed(err error, in Inputs, file fileValues) error {
+func (s Loaded) placed(err error, in inputs, file fileValues) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(all.Unwrap()...).Error() {
 		var placed []error
 		for _, each := range all.Unwrap() {
@@ -128,30 +139,6 @@ func (s Loaded) placed(err error, in Inputs, file fileValues) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return err
-}
-
-// turnOn turns on all switches of a section.
-func (c *Config) turnOn(section string) {
-	for _, s := range setting.Of(c) {
-		if strings.HasPrefix(s.Key, section) && s.Kind() == "bool" {
-			s.Value.SetBool(true)
-		}
-	}
-}
-
-// resolve sets one setting from its strongest source. An empty environment variable counts as not set, because
-// container files cannot leave one out.
-func resolve(s setting.Setting, in Inputs, file fileValues) (source, error) {
-	if in.flags.Changed(s.Flag()) {
-		return fromFlag, prefix("flag --"+s.Flag(), s.Set(in.flags.Lookup(s.Flag()).Value.String()))
-	}
-	if text, ok := in.env(s.Env()); ok && text != "" {
-		return fromEnv, prefix("environment variable "+s.Env(), s.Set(text))
-	}
-	if v, ok := file[s.Key]; ok {
-		return fromFile, prefix(v.place(s.Key), s.Set(v.within(s)))
-	}
-	return fromDefault, nil
 }
 
 // prefix adds to an error, if there is one, what it is about.

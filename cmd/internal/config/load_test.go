@@ -31,7 +31,7 @@ func loadWith(t *testing.T, args []string, env map[string]string, file string) (
 		args = append(args, "--config", "c.yaml")
 	}
 	need.OK(t, flags.Parse(args))
-	return Load(Inputs{
+	return Load(inputs{
 		flags: flags,
 		env:   func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		read:  func(string) ([]byte, error) { return []byte(file), nil },
@@ -229,7 +229,7 @@ func TestLoadNamesAMissingFile(t *testing.T) {
 	AddFlags(flags)
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	need.OK(t, flags.Parse([]string{"--config", missing}))
-	_, err := Load(Inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
+	_, err := Load(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
 	expect.That(t, err != nil && strings.Contains(err.Error(), missing), "got %v, want an error that names %s", err, missing)
 }
 

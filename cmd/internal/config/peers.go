@@ -19,8 +19,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// ReplicationConfig says which peers changes are sent to, and how.
-type ReplicationConfig struct {
+// replicationConfig says which peers changes are sent to, and how.
+type replicationConfig struct {
 	Nodes       []string          `key:"replication.nodes" reload:"yes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761; may include this one"`
 	Datacenters map[string]string `key:"replication.datacenters" reload:"yes" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
 	Eureka      map[string]string `key:"replication.eureka" reload:"yes" help:"Netflix Eureka servers: a name of your choice for each, with its service URL, such as http://user:password@10.0.0.9:8761/eureka"`
@@ -35,7 +35,7 @@ type ReplicationConfig struct {
 	link.Flow `reload:"yes"`
 	replication.Repair
 
-	TLS ReplicationTLSConfig
+	TLS replicationTLSConfig
 }
 
 // Peers translates the settings of replication. trust returns the TLS configuration for a new connection, or nil if
@@ -64,7 +64,7 @@ func (c *Config) Peers(trust func() *tls.Config, own ...string) []link.PeerConfi
 	return peers
 }
 
-func (r *ReplicationConfig) peer(kind link.Kind, name string, trust func() *tls.Config, urls ...string) link.PeerConfig {
+func (r *replicationConfig) peer(kind link.Kind, name string, trust func() *tls.Config, urls ...string) link.PeerConfig {
 	p := link.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow, TokenFile: r.TokenFiles[name]}
 	for _, u := range urls {
 		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
@@ -232,7 +232,7 @@ func hasPassword(text string) bool {
 }
 
 // has reports whether there is a peer with a name; with local, nodes of this datacenter count, too.
-func (r *ReplicationConfig) has(name string, local bool) bool {
+func (r *replicationConfig) has(name string, local bool) bool {
 	_, dc := r.Datacenters[name]
 	_, eureka := r.Eureka[name]
 	return dc || eureka || local && slices.ContainsFunc(r.Nodes, func(u string) bool { return hostOf(u) == name })

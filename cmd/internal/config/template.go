@@ -27,7 +27,7 @@ func loadFile(path string) (*Config, error) {
 	if err := flags.Set(configFlag, path); err != nil {
 		return nil, err
 	}
-	loaded, err := Load(Inputs{flags: flags, env: func(string) (string, bool) { return "", false }, read: os.ReadFile})
+	loaded, err := Load(inputs{flags: flags, env: func(string) (string, bool) { return "", false }, read: os.ReadFile})
 	return loaded.Config, err
 }
 

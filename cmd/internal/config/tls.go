@@ -4,19 +4,20 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
-// ReplicationTLSConfig says which peers with https URLs are trusted, and which certificate they are shown.
-type ReplicationTLSConfig struct {
+// replicationTLSConfig says which peers with https URLs are trusted, and which certificate they are shown.
+type replicationTLSConfig struct {
 	CA   string `key:"replication.tls.ca" path:"yes" help:"PEM file with the authorities of the peers' certificates; empty: the system's; this file and the other two are reread when they change"`
 	Cert string `key:"replication.tls.cert" path:"yes" help:"PEM file with the certificate for peers that ask for one"`
 	Key  string `key:"replication.tls.key" path:"yes" help:"PEM file with its key; mode 0640 or stricter"`
 }
 
 // Open reads the files. It returns nil if none is configured.
-func (c *ReplicationTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
+func (c *replicationTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
 	if c.CA == "" && c.Cert == "" {
 		return nil, nil
 	}
@@ -24,7 +25,7 @@ func (c *ReplicationTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error)
 }
 
 // Open reads the files. It returns nil if none is configured.
-func (c *HTTPTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
+func (c *httpTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
 	if c.Cert == "" {
 		return nil, nil
 	}
@@ -40,7 +41,7 @@ func (c *Config) validateTLS() error {
 	if h.ClientCA != "" && h.Cert == "" {
 		errs = append(errs, errors.New("http.tls.client-ca: needs http.tls.cert and http.tls.key"))
 	}
-	if given := countGiven(n.Cert, n.Key, n.CA); given != 0 && given != 3 {
+	if missing := slices.Contains([]string{n.Cert, n.Key, n.CA}, ""); missing && n.Cert+n.Key+n.CA != "" {
 		errs = append(errs, errors.New("cluster.tls: cert, key and ca belong together; give all three or none"))
 	}
 	return errors.Join(append(errs,
@@ -51,16 +52,6 @@ func (c *Config) validateTLS() error {
 		checkKeyFile("cluster.tls.key", n.Key),
 		checkFile("cluster.tls.ca", n.CA, certfiles.ReadPool),
 	)...)
-}
-
-func countGiven(texts ...string) int {
-	n := 0
-	for _, t := range texts {
-		if t != "" {
-			n++
-		}
-	}
-	return n
 }
 
 // checkFile checks that read accepts the file that a setting names; an empty path names none.

@@ -26,7 +26,6 @@ func (c *Config) Validate() error {
 		c.validateExposure(),
 		c.validateTLS(),
 		c.validateAuth(),
-		c.validateExpect(),
 		c.validateRaft(),
 		c.validateReplication(),
 		c.validateBatches(),
@@ -50,18 +49,14 @@ func (c *Config) validateNode() error {
 	return errors.Join(errs...)
 }
 
-// validateExpect refuses a node that would wait forever for others whose addresses it does not know.
-func (c *Config) validateExpect() error {
-	if c.Store.BootstrapExpect > 1 && len(c.Store.Join) == 0 {
-		return fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", c.Store.BootstrapExpect)
-	}
-	return nil
-}
-
-// validateRaft checks the rules of hashicorp/raft (ValidateConfig), in the words of our keys.
+// validateRaft checks the rules of hashicorp/raft (ValidateConfig), in the words of our keys. It refuses a node that
+// would wait forever for others whose addresses it does not know.
 func (c *Config) validateRaft() error {
 	r := &c.Store
 	var errs []error
+	if r.BootstrapExpect > 1 && len(r.Join) == 0 {
+		errs = append(errs, fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", r.BootstrapExpect))
+	}
 	if r.LeaseTimeout > r.HeartbeatTimeout {
 		errs = append(errs, fmt.Errorf("raft.lease-timeout: %v is longer than raft.heartbeat-timeout %v", r.LeaseTimeout, r.HeartbeatTimeout))
 	}
@@ -88,7 +83,9 @@ func (c *Config) validateAddresses() error {
 		checkAdvertise("cluster", c.Store.ClusterAddr, c.Store.ClusterAdvertise),
 	}
 	for _, host := range c.HTTP.Hosts {
-		errs = append(errs, checkHost(host))
+		if strings.ContainsAny(host, ":/[]") {
+			errs = append(errs, fmt.Errorf("http.hosts: %q is not the name of a host, without a scheme or a port", host))
+		}
 	}
 	for _, addr := range c.Store.Join {
 		errs = append(errs, checkDialable("cluster.join", addr))
@@ -107,14 +104,6 @@ func checkAddr(name, addr string) error {
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%s: %q has no port number from 0 to 65535", name, addr)
-	}
-	return nil
-}
-
-// checkHost checks for the name of a host alone.
-func checkHost(host string) error {
-	if strings.ContainsAny(host, ":/[]") {
-		return fmt.Errorf("http.hosts: %q is not the name of a host, without a scheme or a port", host)
 	}
 	return nil
 }
