@@ -20,28 +20,23 @@ func (r *Registration) verify() {
 	if now := r.state.facts(); now.acked == nil || now.checked {
 		return
 	}
-	found, err := r.find()
-	if err != nil || !r.state.verified(found) {
+	a, err := r.client.cluster.Perform(r.life, r.client.cluster.Reading(ofInstance(http.MethodGet, r.key)), "")
+	var found *registry.Instance // nil if the cluster does not show it
+	if !errors.Is(err, ErrNotRegistered) {
+		if err != nil {
+			return
+		}
+		lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
+		if err != nil {
+			return
+		}
+		found = lease.Instance
+	}
+	if !r.state.verified(found) {
 		return
 	}
 	// A failure is left to the next heartbeat, whose response is 404 then.
 	_ = r.register(r.life, whyChanged, r.state.changed)
-}
-
-// find returns the instance as the cluster shows it, or nil if it does not.
-func (r *Registration) find() (*registry.Instance, error) {
-	a, err := r.client.cluster.Perform(r.life, r.client.cluster.Reading(ofInstance(http.MethodGet, r.key)), "")
-	if errors.Is(err, ErrNotRegistered) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
-	if err != nil {
-		return nil, err
-	}
-	return lease.Instance, nil
 }
 
 // heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease one interval
@@ -93,7 +88,14 @@ func (r *Registration) beat() error {
 	}
 	sent := time.Now()
 	err := r.client.Renew(r.life, r.key, dirty)
-	r.client.metrics.heartbeats.WithLabelValues(beatOutcome(err)).Inc()
+	outcome := "failed"
+	switch {
+	case err == nil:
+		outcome = "ok"
+	case errors.Is(err, ErrNotRegistered):
+		outcome = "not_found"
+	}
+	r.client.metrics.heartbeats.WithLabelValues(outcome).Inc()
 	switch {
 	case err == nil:
 		r.state.renewed(sent)
@@ -103,16 +105,6 @@ func (r *Registration) beat() error {
 		r.state.renewalFailed(err)
 	}
 	return err
-}
-
-func beatOutcome(err error) string {
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.Is(err, ErrNotRegistered):
-		return "not_found"
-	}
-	return "failed"
 }
 
 // report logs that the instance cannot be registered or renewed, or can again.

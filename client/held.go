@@ -75,15 +75,3 @@ func (h *Held) endSession(ctx context.Context) {
 		h.client.log.Info("session not ended, it will expire", "session", h.session, "err", err)
 	}
 }
-
-// abandon leaves the queue, and gives back the lock that the session may have got meanwhile: a session that ends as a
-// holder would leave a lock delay behind.
-func (h *Held) abandon(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
-	defer cancel()
-	_ = h.close(ctx, ErrReleased) // it does not matter whether the session was lost
-	if _, err := h.queue.release(ctx, kv.Fence{}); err != nil {
-		h.client.log.Info("queue not left", "session", h.session, "err", err)
-	}
-	h.endSession(ctx)
-}

@@ -97,19 +97,6 @@ func (k *keeper) setServer(server string) {
 	k.route, k.reroute = context.WithCancel(k.ctx)
 }
 
-// routed returns a context that ends with ctx, or when the server that responded last does not respond to a renewal.
-// After the session's end there are no renewals.
-func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFunc) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	if k.ctx.Err() != nil {
-		return ctx, cancel
-	}
-	stop := context.AfterFunc(k.route, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
 func (k *keeper) remaining() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()

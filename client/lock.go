@@ -64,11 +64,19 @@ func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
 	if h.fence, err = h.queue.acquire(ctx); err == nil {
 		err = k.startHolding(kindName(p.kind), h)
 	}
-	if err != nil {
-		h.abandon(ctx)
-		return nil, err
+	if err == nil {
+		return h, nil
 	}
-	return h, nil
+	// It leaves the queue, and gives back the lock that the session may have got meanwhile: a session that ends as a
+	// holder would leave a lock delay behind.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	_ = k.close(ctx, ErrReleased) // it does not matter whether the session was lost
+	if _, err := h.queue.release(ctx, kv.Fence{}); err != nil {
+		c.log.Info("queue not left", "session", k.session, "err", err)
+	}
+	h.endSession(ctx)
+	return nil, err
 }
 
 // Elect takes part in an election until ctx ends: it waits for the lock with that name and calls lead while it holds

@@ -113,8 +113,13 @@ func holders(a api.Acquired) string {
 // keeps it, so the request may be repeated.
 func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 	k, p := q.keeper, q.permit
-	ctx, cancel := k.routed(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	k.mu.Lock()
+	if k.ctx.Err() == nil { // after the session's end there are no renewals, which could end the route
+		defer context.AfterFunc(k.route, cancel)()
+	}
+	k.mu.Unlock()
 	acquire := ofPermit(http.MethodPut, p.kind, p.Name).Or(ErrNoSession).With("session", k.session)
 	if p.kind == kv.Semaphore {
 		acquire = acquire.With("limit", strconv.Itoa(p.limit))

@@ -192,15 +192,6 @@ type resolution struct {
 	mute      int      // the number of instances that are UP, if none says where it speaks gRPC
 }
 
-func (r *following) resolve() *resolution {
-	list := r.list.Snapshot()
-	up := r.service.lookup(list)
-	if addresses := r.locate.addresses(up); len(addresses) > 0 {
-		return &resolution{addresses: addresses}
-	}
-	return &resolution{empty: list.Len() == 0, mute: len(up)}
-}
-
 // update gives the connection the current resolution, if that differs from the last. The list is read under the lock:
 // of two concurrent updates, the later one then passes on nothing older.
 func (r *following) update() {
@@ -209,7 +200,12 @@ func (r *following) update() {
 	if r.closed {
 		return
 	}
-	known, found := r.known, r.resolve()
+	list := r.list.Snapshot()
+	up := r.service.lookup(list)
+	known, found := r.known, &resolution{addresses: r.locate.addresses(up)}
+	if len(found.addresses) == 0 {
+		found.empty, found.mute = list.Len() == 0, len(up)
+	}
 	if known != nil && known.empty == found.empty && known.mute == found.mute && slices.Equal(known.addresses, found.addresses) {
 		return
 	}

@@ -184,32 +184,23 @@ func checkPort(addr, what, node string) error {
 // started, or not know those that are.
 func (o devOptions) checkData() error {
 	for dc := 1; dc <= o.dcs; dc++ {
-		found, err := countNodes(o.dataOf(dc))
-		if err != nil {
+		entries, err := os.ReadDir(o.dataOf(dc))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("--data: %w", err)
+		}
+		found := 0
+		for _, e := range entries {
+			if number, ok := strings.CutPrefix(e.Name(), "node"); ok {
+				if _, err := strconv.Atoi(number); err == nil && e.IsDir() {
+					found++
+				}
+			}
 		}
 		if found != 0 && found != o.nodes {
 			return fmt.Errorf("--data: %s holds a cluster of %d nodes; run dev with --nodes %d, or with another --data", o.dataOf(dc), found, found)
 		}
 	}
 	return nil
-}
-
-// countNodes counts the directories of nodes in a directory, which need not exist.
-func countNodes(dir string) (int, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	found := 0
-	for _, e := range entries {
-		if number, ok := strings.CutPrefix(e.Name(), "node"); ok {
-			if _, err := strconv.Atoi(number); err == nil && e.IsDir() {
-				found++
-			}
-		}
-	}
-	return found, err
 }
 
 // runDev runs a local cluster until ctx ends or every node has died.

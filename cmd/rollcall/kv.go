@@ -168,25 +168,21 @@ func newKVLsCommand() *cobra.Command {
 		if separator != "" && !names {
 			return nil, cli.Usage(errors.New("--separator: goes with --keys"))
 		}
-		return listKeys(ctx, cl.KV(), firstOf(args), names, separator)
+		if names {
+			found, err := cl.KV().Keys(ctx, firstOf(args), separator)
+			return append(keyNames{}, found...), err
+		}
+		found, err := cl.KV().List(ctx, firstOf(args))
+		list := make(keyList, 0, len(found))
+		for _, e := range found {
+			list = append(list, newKeyPair(e))
+		}
+		return list, err
 	})
 	c.addConsistency(cmd)
 	cmd.Flags().BoolVar(&names, "keys", false, "print the names alone")
 	cmd.Flags().StringVar(&separator, "separator", "", "cut each name after the first one that follows the prefix")
 	return cmd
-}
-
-func listKeys(ctx context.Context, keys client.KV, prefix string, names bool, separator string) (cli.Tabler, error) {
-	if names {
-		found, err := keys.Keys(ctx, prefix, separator)
-		return append(keyNames{}, found...), err
-	}
-	found, err := keys.List(ctx, prefix)
-	list := make(keyList, 0, len(found))
-	for _, e := range found {
-		list = append(list, newKeyPair(e))
-	}
-	return list, err
 }
 
 // keyList has keys in the form of ls, an empty list rather than null.

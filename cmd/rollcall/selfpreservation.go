@@ -89,7 +89,11 @@ func (p preservation) Table() [][]string {
 	}
 	rows = append(rows, figuresRow("(all)", p.Figures))
 	rows = append(rows, p.overdue()...)
-	return append(rows, p.transitions()...)
+	transitions := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}} // newest first
+	for _, t := range p.Transitions {
+		transitions = append(transitions, []string{clockTime(t.At), t.State, saidBy(t.Author, t.Says), number(t.Counted), number(t.Fresh), number(t.Expired), t.Reason})
+	}
+	return append(rows, unlessEmpty(transitions)...)
 }
 
 func figuresRow(name string, f client.Figures) []string {
@@ -103,15 +107,6 @@ func (p preservation) overdue() [][]string {
 		for _, o := range a.Overdue {
 			rows = append(rows, []string{registry.NewKey(a.App, o.ID).String(), duration(o.SilentMS), duration(o.EndsInMS)})
 		}
-	}
-	return unlessEmpty(rows)
-}
-
-// transitions returns a table of the transitions, newest first, if there were any.
-func (p preservation) transitions() [][]string {
-	rows := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}}
-	for _, t := range p.Transitions {
-		rows = append(rows, []string{clockTime(t.At), t.State, saidBy(t.Author, t.Says), number(t.Counted), number(t.Fresh), number(t.Expired), t.Reason})
 	}
 	return unlessEmpty(rows)
 }

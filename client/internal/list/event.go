@@ -52,7 +52,13 @@ func decodeEvent(server string, e api.StreamEvent) (event Event, index string, e
 		if err := json.Unmarshal(e.Data, &doc); err != nil {
 			return nil, "", err
 		}
-		change, err := changeOf(doc)
+		change := Change{Index: doc.Index, Action: doc.Action, Why: doc.Why, App: doc.App, ID: doc.ID, Status: doc.Status}
+		if len(doc.Instance) > 0 && string(doc.Instance) != "null" {
+			text := slices.Concat([]byte(`{"instance":`), doc.Instance, []byte("}"))
+			if change.Instance, err = eureka.DecodeInstance(text, eureka.Format{}); err != nil {
+				err = fmt.Errorf("instance %s: %w", change.Key(), err)
+			}
+		}
 		return change, change.Index, err
 	case "reset":
 		var reset api.Reset
@@ -60,18 +66,4 @@ func decodeEvent(server string, e api.StreamEvent) (event Event, index string, e
 		return Reset{Index: reset.Index, Reason: reset.Reason}, reset.Index, err
 	}
 	return nil, "", nil
-}
-
-// changeOf returns a change with the instance that Eureka's document in it describes.
-func changeOf(c api.Change) (Change, error) {
-	change := Change{Index: c.Index, Action: c.Action, Why: c.Why, App: c.App, ID: c.ID, Status: c.Status}
-	if len(c.Instance) == 0 || string(c.Instance) == "null" {
-		return change, nil
-	}
-	lease, err := eureka.DecodeInstance(slices.Concat([]byte(`{"instance":`), c.Instance, []byte("}")), eureka.Format{})
-	if err != nil {
-		return change, fmt.Errorf("instance %s: %w", change.Key(), err)
-	}
-	change.Instance = lease
-	return change, nil
 }

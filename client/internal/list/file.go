@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -158,21 +157,6 @@ type saver struct {
 	saved  *List     // the list on disk; nil if there is none, or an unusable one
 	asOf   time.Time // of the list on disk
 	outage wait.Outage
-}
-
-// restore starts with the list on disk, if that is usable.
-func (r *refresher) restore() {
-	list, asOf, err := r.file.disk.load(r.config.App)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return
-	case err != nil:
-		r.config.Log.Warn("the list of instances on disk cannot be used, starting without one", "app", r.config.App, "err", err)
-		return
-	}
-	r.file.saved, r.file.asOf = list, asOf
-	r.publish(list)
-	r.recordSource(File, "", asOf)
 }
 
 // request has the list saved if it differs from the file's.

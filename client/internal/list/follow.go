@@ -35,7 +35,7 @@ func (r *refresher) watch(ctx context.Context) step {
 		return r.reset(ctx)
 	}
 	r.count("watch", err)
-	if errors.Is(err, transport.ErrNeedsRollcall) || errors.As(err, new(Final)) {
+	if errors.Is(err, transport.ErrNeedsRollcall) || errors.As(err, new(final)) {
 		return r.fallBack(ctx, err)
 	}
 	return r.failOver(ctx, err)

@@ -23,7 +23,7 @@ type StreamConfig struct {
 // Follow calls Each with every event, like client.Watch, and returns the same errors.
 func Follow(ctx context.Context, c StreamConfig) error {
 	f := &follower{each: c.Each, outage: wait.Outage{Log: c.Log}, foreign: make(map[string]bool)}
-	f.stream = Stream{Cluster: c.Cluster, App: c.App, Index: c.Index, Each: f.pass}
+	f.stream = stream{Cluster: c.Cluster, App: c.App, Index: c.Index, Each: f.pass}
 	alive, done := wait.Either(ctx, c.Cluster.Life())
 	defer done()
 	err := f.run(alive)
@@ -35,7 +35,7 @@ func Follow(ctx context.Context, c StreamConfig) error {
 
 // follower is the state of one Follow. It belongs to the goroutine that called it.
 type follower struct {
-	stream  Stream
+	stream  stream
 	outage  wait.Outage
 	server  string // URL of the server that is followed; "" before the first
 	each    func(Event) error
@@ -47,7 +47,7 @@ func (f *follower) run(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		start := time.Now()
 		err := f.follow(ctx, failures)
-		if final := (Final{}); errors.As(err, &final) {
+		if final := (final{}); errors.As(err, &final) {
 			return final.error
 		}
 		if ctx.Err() != nil {
@@ -81,7 +81,7 @@ func (f *follower) follow(ctx context.Context, failures int) error {
 	if slices.ContainsFunc(candidates, mayBe) {
 		return err
 	}
-	return Final{err}
+	return final{err}
 }
 
 // pass reports that a server accepted the watch, before Each is called with that event.

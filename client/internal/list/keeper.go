@@ -2,6 +2,8 @@ package list
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -79,7 +81,14 @@ func (k *Keeper) Run(ctx context.Context) {
 		keeper: k, disk: lastKnown{path: k.config.File}, wake: make(chan struct{}, 1),
 		outage: wait.Outage{Log: k.config.Log},
 	}
-	r.restore()
+	switch list, asOf, err := r.file.disk.load(k.config.App); {
+	case err == nil:
+		r.file.saved, r.file.asOf = list, asOf
+		r.publish(list)
+		r.recordSource(File, "", asOf)
+	case !errors.Is(err, fs.ErrNotExist):
+		k.config.Log.Warn("the list of instances on disk cannot be used, starting without one", "app", k.config.App, "err", err)
+	}
 	saving, done := context.WithCancel(context.Background())
 	var g sync.WaitGroup
 	g.Go(func() { r.file.run(saving) })

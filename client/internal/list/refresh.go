@@ -22,7 +22,7 @@ type refresher struct {
 	index       string            // the list has everything up to it; "" if not known, so it cannot be watched
 	watched     bool              // the list is watched, or will be as soon as a server can be
 	server      *transport.Server // the one that is watched, or will be
-	stream      *Stream
+	stream      *stream
 	unwatchable string // URL of the server last found to offer no watch; may be ""
 
 	fullFetchedAt time.Time   // when the newest full fetch started, whatever its outcome
@@ -35,7 +35,7 @@ type refresher struct {
 
 func newRefresher(k *Keeper) *refresher {
 	r := &refresher{Keeper: k, guard: guarded{guard: k.config.Guard}, outage: wait.Outage{Log: k.config.Log}}
-	r.stream = &Stream{Cluster: k.config.Cluster, App: k.config.App, Each: r.apply, Idle: r.confirm}
+	r.stream = &stream{Cluster: k.config.Cluster, App: k.config.App, Each: r.apply, Idle: r.confirm}
 	return r
 }
 

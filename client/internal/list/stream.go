@@ -23,13 +23,13 @@ const (
 	fetchSSE       = 32 << 10 // bytes of a stream that are read at once: as many as a server collects before it writes
 )
 
-// Stream is the changes of a cluster from an index on, as one server after another streams them. It belongs to one
+// stream is the changes of a cluster from an index on, as one server after another streams them. It belongs to one
 // goroutine.
-type Stream struct {
+type stream struct {
 	Cluster *transport.Cluster
 	App     string // upper case; "" means all
 	Index   string // where to resume; "" means from now
-	// Each is called with every event. Its error ends the stream, and comes back as a Final.
+	// Each is called with every event. Its error ends the stream, and comes back as a final error.
 	Each func(Event) error
 	// Idle is called before the stream waits for more, whenever Each has been called with everything that arrived
 	// (which may be no event, after a mark). It may be nil.
@@ -38,17 +38,17 @@ type Stream struct {
 	bears time.Duration // how old a server's state may be, if that is more than longestSilence
 }
 
-// Final is an error that the same question to another server would not change.
-type Final struct{ error }
+// final wraps an error that the same question to another server would not change.
+type final struct{ error }
 
 // Unwrap returns the wrapped error.
-func (e Final) Unwrap() error { return e.error }
+func (e final) Unwrap() error { return e.error }
 
 // errWithdrawn ends the stream of a server that the client no longer has.
 var errWithdrawn = errors.New("it is not among the client's servers any more")
 
 // Follow reads the stream of one server until it ends, which is always an error.
-func (w *Stream) Follow(ctx context.Context, s *transport.Server) error {
+func (w *stream) Follow(ctx context.Context, s *transport.Server) error {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timeout := w.Cluster.Timeout()
@@ -60,27 +60,27 @@ func (w *Stream) Follow(ctx context.Context, s *transport.Server) error {
 		quiet = time.AfterFunc(longestSilence, func() { cancel(transport.Silence{Of: "no mark", After: longestSilence}) })
 		err = w.read(bounded, s, body, quiet)
 	}
-	if !errors.As(err, new(Final)) && !errors.Is(err, errWithdrawn) {
+	if !errors.As(err, new(final)) && !errors.Is(err, errWithdrawn) {
 		w.Cluster.RecordOutcome(ctx, s, &transport.Call{}, err)
 	}
 	return err
 }
 
 // open asks a server for its stream.
-func (w *Stream) open(ctx context.Context, s *transport.Server) (io.ReadCloser, error) {
+func (w *stream) open(ctx context.Context, s *transport.Server) (io.ReadCloser, error) {
 	q := transport.Own(http.MethodGet, "watch").With("app", w.App, "index", w.Index)
 	q.Accept = eventStream
-	body, final, err := w.Cluster.OpenStream(ctx, s, q)
+	body, refused, err := w.Cluster.OpenStream(ctx, s, q)
 	if err != nil {
 		err = fmt.Errorf("watch: %w", err)
 	}
-	if final {
-		err = Final{err}
+	if refused {
+		err = final{err}
 	}
 	return body, err
 }
 
-func (w *Stream) read(ctx context.Context, s *transport.Server, body io.ReadCloser, quiet *time.Timer) error {
+func (w *stream) read(ctx context.Context, s *transport.Server, body io.ReadCloser, quiet *time.Timer) error {
 	defer body.Close()
 	defer quiet.Stop()
 	before := func() error {
@@ -102,7 +102,7 @@ func (w *Stream) read(ctx context.Context, s *transport.Server, body io.ReadClos
 			return fmt.Errorf("the stream of %s ended: %w", s.URL, err)
 		}
 		if err := w.pass(s, event); err != nil {
-			return Final{err}
+			return final{err}
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (w *Stream) read(ctx context.Context, s *transport.Server, body io.ReadClos
 // outdated returns an error if a server says in a mark that it has not heard from its cluster for too long: cut off
 // with a minority, it would stream nothing forever. When other servers say the same, each is tolerated for longer, so
 // that an outage of all is not spent on going around.
-func (w *Stream) outdated(mark string) error {
+func (w *stream) outdated(mark string) error {
 	text, said := strings.CutPrefix(mark, "age ")
 	seconds, err := strconv.ParseFloat(text, 32)
 	if !said || err != nil {
@@ -127,7 +127,7 @@ func (w *Stream) outdated(mark string) error {
 }
 
 // pass calls Each with an event and remembers where to resume.
-func (w *Stream) pass(s *transport.Server, e api.StreamEvent) error {
+func (w *stream) pass(s *transport.Server, e api.StreamEvent) error {
 	event, index, err := decodeEvent(s.URL, e)
 	if err != nil {
 		return fmt.Errorf("watch: event %q of %s: %w", e.Name, s.URL, err)

@@ -30,7 +30,7 @@ func TestStreamIsIdleOncePerReadNotPerEvent(t *testing.T) {
 	}
 	c := serving(text.String())
 	events, lots, last := 0, 0, 0
-	w := &Stream{Cluster: c, Each: func(Event) error { events++; return nil }, Idle: func() {
+	w := &stream{Cluster: c, Each: func(Event) error { events++; return nil }, Idle: func() {
 		if events != last {
 			lots++
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
@@ -36,7 +38,9 @@ type Cluster struct {
 	lookup  *lookup // nil if the servers do not change
 	http    *http.Client
 	endHTTP func() // at the end
-	metrics metrics
+
+	requests    *prometheus.HistogramVec // seconds of tries, by operation and outcome
+	quarantined prometheus.GaugeFunc
 
 	life   context.Context // ends with Close, with the cause ErrClosed
 	cancel context.CancelCauseFunc
@@ -46,8 +50,19 @@ type Cluster struct {
 func New(config Config) *Cluster {
 	c := &Cluster{config: config, servers: newServerList(config.Servers, config.InOrder)}
 	c.http, c.endHTTP = config.httpClient()
-	c.lookup = newLookup(config, c.servers)
-	c.metrics = newMetrics(c.Quarantined)
+	if config.Source != nil {
+		c.lookup = &lookup{
+			source: config.Source, interval: config.SourceInterval, servers: c.servers, timeout: config.Timeout, log: config.Log,
+			asked: time.Now(), outage: wait.Outage{Log: config.Log},
+		}
+	}
+	c.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rollcall_client_request_duration_seconds", Help: "Time that one try at one server took, by operation and outcome.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+	}, []string{"operation", "outcome"})
+	c.quarantined = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer.",
+	}, func() float64 { return float64(c.Quarantined()) })
 	c.life, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }

@@ -105,36 +105,26 @@ func newDials(dial func(ctx context.Context, network, address string) (net.Conn,
 func (d *dials) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, done := wait.Either(ctx, d.life)
 	defer done()
-	conn, err := d.connectTo(ctx, network, address)
+	dial := d.dial
+	if host, _, err := net.SplitHostPort(address); err == nil && socketOf(host) != "" { // the host stands for a socket
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return world.DialUnix(ctx, socketOf(host)) }
+	}
+	conn, err := dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	c := &dialed{conn, d}
-	if !d.add(c) {
+	d.mu.Lock()
+	open := d.open != nil
+	if open {
+		d.open[c] = struct{}{}
+	}
+	d.mu.Unlock()
+	if !open {
 		conn.Close()
 		return nil, ErrClosed
 	}
 	return c, nil
-}
-
-// connectTo connects to an address, or to the socket that its host stands for.
-func (d *dials) connectTo(ctx context.Context, network, address string) (net.Conn, error) {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		if path := socketOf(host); path != "" {
-			return world.DialUnix(ctx, path)
-		}
-	}
-	return d.dial(ctx, network, address)
-}
-
-func (d *dials) add(c *dialed) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.open == nil {
-		return false
-	}
-	d.open[c] = struct{}{}
-	return true
 }
 
 // Close implements net.Conn.

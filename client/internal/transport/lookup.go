@@ -35,17 +35,6 @@ type query struct {
 	abandoned bool // the call that made it was given up, which says nothing about the source
 }
 
-// newLookup returns nil without a source.
-func newLookup(c Config, servers *serverList) *lookup {
-	if c.Source == nil {
-		return nil
-	}
-	return &lookup{
-		source: c.Source, interval: c.SourceInterval, servers: servers, timeout: c.Timeout, log: c.Log,
-		asked: time.Now(), outage: wait.Outage{Log: c.Log},
-	}
-}
-
 // askIfDue asks if the last result is old, unless another call is already asking. A failure is logged, and leaves the
 // known servers.
 func (l *lookup) askIfDue(ctx context.Context) {

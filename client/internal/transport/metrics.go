@@ -5,36 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-type metrics struct {
-	requests    *prometheus.HistogramVec // seconds, by operation and outcome
-	quarantined prometheus.GaugeFunc
-}
-
-func newMetrics(quarantined func() int) metrics {
-	return metrics{
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "rollcall_client_request_duration_seconds", Help: "Time that one try at one server took, by operation and outcome.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
-		}, []string{"operation", "outcome"}),
-		quarantined: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer.",
-		}, func() float64 { return float64(quarantined()) }),
-	}
-}
-
 // Collectors returns the metrics, for a registerer.
 func (c *Cluster) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.metrics.requests, c.metrics.quarantined}
-}
-
-// countTry counts one try at one server.
-func (m metrics) countTry(operation, outcome string, took time.Duration) {
-	m.requests.WithLabelValues(operation, outcome).Observe(took.Seconds())
+	return []prometheus.Collector{c.requests, c.quarantined}
 }
 
 // operation names a call for the metrics. The set of values is small and free of user-given names.
@@ -98,6 +75,7 @@ func (q *Call) ownOperation() string {
 // outcomeOf names the outcome of a try for the metrics; status is the response's.
 func outcomeOf(status int, err error) string {
 	var of *Refusal
+	var timeout interface{ Timeout() bool }
 	switch {
 	case err == nil:
 		return class(status)
@@ -111,15 +89,10 @@ func outcomeOf(status int, err error) string {
 		return "4xx"
 	case errors.Is(err, context.Canceled):
 		return "canceled"
-	case isTimeout(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "timeout"
 	}
 	return "unreachable"
 }
 
 func class(status int) string { return fmt.Sprintf("%dxx", status/100) }
-
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
-}

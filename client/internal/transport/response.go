@@ -30,7 +30,12 @@ func (a Response) Refusal() *Refusal {
 	if a.Status < 300 {
 		return nil
 	}
-	r := &Refusal{Server: a.Server, Status: a.Status, Message: a.message(), RetryAfter: seconds(a.Header.Get("Retry-After"))}
+	const longest = 300
+	var doc api.Error // of Rollcall's own API; otherwise the beginning of a text is shown
+	if err := json.Unmarshal(a.Body, &doc); err != nil || doc.Error == "" {
+		doc.Error = strings.TrimSpace(string(a.Body[:min(len(a.Body), longest)]))
+	}
+	r := &Refusal{Server: a.Server, Status: a.Status, Message: doc.Error, RetryAfter: seconds(a.Header.Get("Retry-After"))}
 	r.repeated = a.Repeated
 	r.certain = a.Header.Get(outcomeHeader) == "refused"
 	r.denied = strings.Contains(a.Header.Get("WWW-Authenticate"), "insufficient_scope")
@@ -45,16 +50,6 @@ func seconds(text string) time.Duration {
 		return 0
 	}
 	return time.Duration(n) * time.Second
-}
-
-// message returns what the server says: the error of Rollcall's own API, or the beginning of a text.
-func (a Response) message() string {
-	var doc api.Error
-	if err := json.Unmarshal(a.Body, &doc); err == nil && doc.Error != "" {
-		return doc.Error
-	}
-	const longest = 300
-	return strings.TrimSpace(string(a.Body[:min(len(a.Body), longest)]))
 }
 
 // decode reads a JSON document.

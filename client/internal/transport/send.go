@@ -24,7 +24,7 @@ func (c *Cluster) try(ctx context.Context, s *Server, q *Call) (Response, error)
 	if err == nil {
 		err = q.insufficient(a)
 	}
-	c.metrics.countTry(q.operation(), outcomeOf(a.Status, err), time.Since(sent))
+	c.requests.WithLabelValues(q.operation(), outcomeOf(a.Status, err)).Observe(time.Since(sent).Seconds())
 	c.RecordOutcome(ctx, s, q, err)
 	if err != nil {
 		return Response{}, err
@@ -92,7 +92,7 @@ func (c *Cluster) OpenStream(ctx context.Context, s *Server, q *Call) (body io.R
 	if err == nil {
 		status = resp.StatusCode
 	}
-	c.metrics.countTry(q.operation(), outcomeOf(status, err), time.Since(began))
+	c.requests.WithLabelValues(q.operation(), outcomeOf(status, err)).Observe(time.Since(began).Seconds())
 	if err != nil {
 		return nil, false, err
 	}

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 
@@ -86,21 +85,6 @@ func (c *Config) Insecure(mode access.Mode) (all []lack) {
 		}
 	}
 	return all
-}
-
-// warnOpen warns about what is allowed without protection, judging by settings and auth.file: the cluster's mode is
-// not known yet.
-func (c *Config) warnOpen(log *slog.Logger) {
-	mode := c.Floor()
-	if file, err := loadAuthFile(c.Auth.File); c.Auth.File != "" && err == nil {
-		mode = max(mode, file.Mode)
-	}
-	for _, lack := range c.Insecure(mode) {
-		log.Warn(lack.Warning, "insecure", lack.What)
-	}
-	if mode == access.Unset {
-		log.Warn("every program of this machine may read and change everything in the registry (auth.mode)")
-	}
 }
 
 // validateAuth checks where roles and tokens come from.

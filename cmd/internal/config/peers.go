@@ -114,7 +114,6 @@ func (c *Config) validateReplication() error {
 		checkFile("replication.tls.ca", r.TLS.CA, certfiles.ReadPool),
 		checkFile("replication.tls.cert", r.TLS.Cert, os.Stat),
 		checkKeyFile("replication.tls.key", r.TLS.Key),
-		c.validateNodes(),
 		c.validatePeerNames(),
 		c.validateNamed(),
 		c.validateTokenFiles(),
@@ -131,21 +130,16 @@ func (c *Config) validateReplication() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) validateNodes() error {
-	var errs []error
-	if c.Mode != AP && len(c.Replication.Nodes) > 0 {
-		errs = append(errs, errors.New("replication.nodes: is for mode ap; in mode cp the nodes of a datacenter find each other by cluster.join"))
-	}
-	for _, u := range c.Replication.Nodes {
-		errs = append(errs, checkBaseURL("replication.nodes", u))
-	}
-	return errors.Join(errs...)
-}
-
-// validatePeerNames checks the names and URLs of other datacenters and Eureka servers.
+// validatePeerNames checks the names and URLs of nodes, other datacenters and Eureka servers.
 func (c *Config) validatePeerNames() error {
 	r := &c.Replication
 	var errs []error
+	if c.Mode != AP && len(r.Nodes) > 0 {
+		errs = append(errs, errors.New("replication.nodes: is for mode ap; in mode cp the nodes of a datacenter find each other by cluster.join"))
+	}
+	for _, u := range r.Nodes {
+		errs = append(errs, checkBaseURL("replication.nodes", u))
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Datacenters)) {
 		key := "replication.datacenters: " + name
 		errs = append(errs, checkPeerName(key, name))
@@ -213,22 +207,18 @@ func (c *Config) validateTokenFiles() error {
 		if urls[name] == nil {
 			errs = append(errs, fmt.Errorf("%s: no peer has that name", key))
 		}
-		if slices.ContainsFunc(urls[name], hasPassword) {
-			errs = append(errs, fmt.Errorf("%s: there is a password in the peer's URL, too; give it in one place", key))
+		for _, text := range urls[name] {
+			if u, err := url.Parse(text); err == nil {
+				if _, has := u.User.Password(); has {
+					errs = append(errs, fmt.Errorf("%s: there is a password in the peer's URL, too; give it in one place", key))
+					break
+				}
+			}
 		}
 		_, err := certfiles.ReadPrivate(r.TokenFiles[name], 4096)
 		errs = append(errs, prefix(key, err))
 	}
 	return errors.Join(errs...)
-}
-
-func hasPassword(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil {
-		return false
-	}
-	_, has := u.User.Password()
-	return has
 }
 
 // has reports whether there is a peer with a name; with local, nodes of this datacenter count, too.

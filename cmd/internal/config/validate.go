@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -146,9 +147,19 @@ func (c *Config) Host() string {
 	return host
 }
 
-// Warn logs what is allowed but probably not intended.
+// Warn logs what is allowed but probably not intended, such as what lacks protection, judging by settings and auth.file:
+// the cluster's mode is not known yet.
 func (c *Config) Warn(log *slog.Logger) {
-	c.warnOpen(log)
+	mode := c.Floor()
+	if file, err := loadAuthFile(c.Auth.File); c.Auth.File != "" && err == nil {
+		mode = max(mode, file.Mode)
+	}
+	for _, lack := range c.Insecure(mode) {
+		log.Warn(lack.Warning, "insecure", lack.What)
+	}
+	if mode == access.Unset {
+		log.Warn("every program of this machine may read and change everything in the registry (auth.mode)")
+	}
 	if c.Store.Settings.Threshold == registry.Whole {
 		log.Warn("nothing is ever evicted: the threshold leaves a round no share of the registry",
 			"key", "self-preservation.renewal-percent-threshold", "value", c.Store.Settings.Threshold)

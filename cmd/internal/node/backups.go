@@ -84,23 +84,19 @@ func (b *backups) run(ctx context.Context) {
 	}
 	for wait.Pause(ctx, nil, next); ctx.Err() == nil; wait.Pause(ctx, nil, next) {
 		next = b.Interval
-		if err := b.write(ctx); ctx.Err() == nil {
-			if b.report(err); err != nil {
-				next = max(b.Interval/10, time.Second)
-			}
+		err := b.write(ctx)
+		switch { // logs a failure once, and its end
+		case ctx.Err() != nil:
+			return
+		case err != nil && !b.failing:
+			b.log.Error("no snapshot could be written by the schedule; trying again", "dir", b.Dir, "err", err)
+		case err == nil && b.failing:
+			b.log.Info("snapshots are written by the schedule again", "dir", b.Dir)
+		}
+		if b.failing = err != nil; b.failing {
+			next = max(b.Interval/10, time.Second)
 		}
 	}
-}
-
-// report logs a failure once, and its end.
-func (b *backups) report(err error) {
-	switch {
-	case err != nil && !b.failing:
-		b.log.Error("no snapshot could be written by the schedule; trying again", "dir", b.Dir, "err", err)
-	case err == nil && b.failing:
-		b.log.Info("snapshots are written by the schedule again", "dir", b.Dir)
-	}
-	b.failing = err != nil
 }
 
 // write writes a file, and removes the oldest of this node's beyond those that are kept.

@@ -120,11 +120,6 @@ func (s setup) openRaft() (*engine, error) {
 	}, nil
 }
 
-// self returns this node as status shows it.
-func (s setup) self() api.NodeStatus {
-	return api.NodeStatus{ID: s.name, HTTP: s.http, Version: s.version, Zone: s.NodeZone}
-}
-
 // lead does what only a leader does beside the store: it sends to the peers, watches the other nodes, judges alias
 // checks and runs probes.
 func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
@@ -229,8 +224,9 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
+	self := api.NodeStatus{ID: s.name, HTTP: s.http, Version: s.version, Zone: s.NodeZone}
 	return &engine{
-		service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node, s.world},
+		service: actingService{service, p.replicator}, run: run, cluster: nodes{self, s.Datacenter, s.disk.Left, p.replicator, node, s.world},
 		upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, store: node,
 	}, nil
 }

@@ -29,11 +29,11 @@ const queueBytes = 1 << 20
 // FlushLimit bounds the wait for the last lines at the end of the process.
 const FlushLimit = time.Second
 
-// LogQueue is a writer in front of one that may block for ever, as standard error does when it is a pipe without a
+// logQueue is a writer in front of one that may block for ever, as standard error does when it is a pipe without a
 // reader. A write into the queue does not wait. A line that does not fit is dropped and counted. One goroutine
 // writes the lines, each with one call, in their order; it starts with the first line and ends when the queue is
 // empty, or never, if the writer blocks for ever.
-type LogQueue struct {
+type logQueue struct {
 	Dropped prometheus.Counter // lines
 
 	to      io.Writer
@@ -47,15 +47,15 @@ type LogQueue struct {
 }
 
 // NewLogQueue makes an empty queue.
-func NewLogQueue(to io.Writer) *LogQueue {
-	return &LogQueue{to: to, Dropped: prometheus.NewCounter(prometheus.CounterOpts{
+func NewLogQueue(to io.Writer) *logQueue {
+	return &logQueue{to: to, Dropped: prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "rollcall", Subsystem: "log", Name: "dropped_total",
 		Help: "Log lines dropped because standard error was blocked.",
 	})}
 }
 
 // Write implements io.Writer for one line. It never fails.
-func (q *LogQueue) Write(line []byte) (int, error) {
+func (q *logQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	kept := slices.Clone(line)
@@ -80,14 +80,14 @@ func (q *LogQueue) Write(line []byte) (int, error) {
 }
 
 // Tail returns the last lines that arrived, at most 256 KiB of them.
-func (q *LogQueue) Tail() []byte {
+func (q *logQueue) Tail() []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Concat(q.tail...)
 }
 
 // writeAll writes lines until none is left.
-func (q *LogQueue) writeAll() {
+func (q *logQueue) writeAll() {
 	for {
 		lines := q.next()
 		if lines == nil {
@@ -107,7 +107,7 @@ func (q *LogQueue) writeAll() {
 
 // next fetches the waiting lines. It returns nil if none waits: the queue is then idle, and the next write starts
 // the goroutine again.
-func (q *LogQueue) next() [][]byte {
+func (q *logQueue) next() [][]byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	lines := q.lines
@@ -120,7 +120,7 @@ func (q *LogQueue) next() [][]byte {
 }
 
 // Flush waits until every line was written, for at most limit.
-func (q *LogQueue) Flush(limit time.Duration) {
+func (q *logQueue) Flush(limit time.Duration) {
 	q.mu.Lock()
 	idle := q.idle
 	q.mu.Unlock()

@@ -203,12 +203,3 @@ func (l *leading) oldest() *time.Time {
 	}
 	return &oldest
 }
-
-// pause returns the time until a check is due, or an hour while no slot is free, because the end of an attempt wakes
-// Run.
-func (l *leading) pause() time.Duration {
-	if len(l.waiting) == 0 || l.running == atOnce {
-		return time.Hour
-	}
-	return max(time.Until(l.waiting[0].due), 0)
-}

@@ -117,7 +117,11 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 		}
 		l.start(ctx, &attempts)
 		p.metrics.oldest.Store(l.oldest())
-		next.Reset(l.pause())
+		pause := time.Hour // while no slot is free: the end of an attempt wakes Run
+		if len(l.waiting) > 0 && l.running < atOnce {
+			pause = max(time.Until(l.waiting[0].due), 0)
+		}
+		next.Reset(pause)
 	}
 }
 
