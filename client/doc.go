@@ -11,7 +11,7 @@
 //	watch.go                                a Watch, whose stream package internal/list reads
 //	sessions.go, keeper.go, keptsession.go  sessions, and how one is kept
 //	kv.go, permits.go                       keys; locks and semaphores as they are
-//	held.go, queue.go, lock.go              a lock that is held, the queue for it, and elections
+//	held.go, queue.go, lock.go              a lock that is held, its place in the queue, and elections
 //
 // Calls go through package internal/transport; waits and pauses through internal/wait.
 

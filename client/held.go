@@ -18,7 +18,6 @@ import (
 type Held struct {
 	*keeper
 	permit   permit
-	queue    queue
 	fence    kv.Fence
 	released once // the release
 }
@@ -49,7 +48,7 @@ func (h *Held) Release(ctx context.Context) error {
 		defer h.client.drop(h)
 		err := h.giveUp(ctx, func(ctx context.Context) error {
 			defer h.endSession(ctx)
-			return giveBack(ctx, ErrLost, func() (bool, error) { return h.queue.release(ctx, h.fence) })
+			return giveBack(ctx, ErrLost, func() (bool, error) { return h.release(ctx, h.fence) })
 		})
 		return wait.Annotate(err, "release %s", []any{h.permit})
 	})

@@ -60,8 +60,8 @@ func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Held{keeper: k, permit: p, queue: queue{k, p}}
-	if h.fence, err = h.queue.acquire(ctx); err == nil {
+	h := &Held{keeper: k, permit: p}
+	if h.fence, err = h.acquire(ctx); err == nil {
 		err = k.startHolding(kindName(p.kind), h)
 	}
 	if err == nil {
@@ -72,7 +72,7 @@ func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
 	_ = k.close(ctx, ErrReleased) // it does not matter whether the session was lost
-	if _, err := h.queue.release(ctx, kv.Fence{}); err != nil {
+	if _, err := h.release(ctx, kv.Fence{}); err != nil {
 		c.log.Info("queue not left", "session", k.session, "err", err)
 	}
 	h.endSession(ctx)
@@ -107,8 +107,14 @@ func (c *Client) term(ctx context.Context, o LockOptions, lead func(context.Cont
 	case err != nil:
 		return false, err
 	}
-	// Deferred, so that it also happens if lead panics.
-	defer h.resign(ctx)
+	// Leadership is given back even when ctx has ended. Deferred, so that it also happens if lead panics.
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+		defer cancel()
+		if err := h.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
+			c.log.Warn("leadership not given back, it will be free when its session has ended", "lock", o.Name, "err", err)
+		}
+	}()
 	defer close(returned)
 	err = h.lead(ctx, lead)
 	switch over := h.Err(); {
@@ -131,13 +137,4 @@ func (h *Held) lead(ctx context.Context, lead func(context.Context, *Held) error
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	return lead(keptContext{leading, h.keeper}, h)
-}
-
-// resign gives leadership back, even when ctx has ended.
-func (h *Held) resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
-	defer cancel()
-	if err := h.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
-		h.keeper.client.log.Warn("leadership not given back, it will be free when its session has ended", "lock", h.permit.Name, "err", err)
-	}
 }

@@ -21,31 +21,24 @@ import (
 // the queue, so the wait is as long as servers offer; the renewals notice a server that fell silent.
 const queueWait = 10 * time.Minute
 
-// queue is how a session gets one lock or permit, and gives it back: the servers keep the waiters in order. It is
-// used by one goroutine at a time.
-type queue struct {
-	keeper *keeper
-	permit permit
-}
-
-// acquire waits until the session has the permit, and returns its token. Repeating a request keeps the permit, or the
-// place in the queue.
-func (q queue) acquire(ctx context.Context) (kv.Fence, error) {
-	ctx, cancel := wait.Either(ctx, q.keeper.ctx)
+// acquire waits until the session has the permit, and returns its token. The servers keep the waiters in order.
+// Repeating a request keeps the permit, or the place in the queue.
+func (h *Held) acquire(ctx context.Context) (kv.Fence, error) {
+	ctx, cancel := wait.Either(ctx, h.keeper.ctx)
 	defer cancel()
-	index, err := q.await(ctx)
-	return kv.Fence{Kind: q.permit.kind, Name: q.permit.Name, Index: index}, err
+	index, err := h.awaitTurn(ctx)
+	return kv.Fence{Kind: h.permit.kind, Name: h.permit.Name, Index: index}, err
 }
 
-func (q queue) await(ctx context.Context) (kv.Index, error) {
-	k, p := q.keeper, q.permit
-	if fence, done, err := q.peek(ctx); done || err != nil {
+func (h *Held) awaitTurn(ctx context.Context) (kv.Index, error) {
+	k, p := h.keeper, h.permit
+	if fence, done, err := h.peek(ctx); done || err != nil {
 		return fence, err
 	}
 	cut := false
 	for failures := 0; ; {
 		started := time.Now()
-		a, err := q.ask(ctx, p.patience(ctx))
+		a, err := h.ask(ctx, p.patience(ctx))
 		switch {
 		case err == nil && a.Acquired && k.valid():
 			return kv.Index(a.Fence), nil
@@ -82,12 +75,12 @@ func (p permit) patience(ctx context.Context) time.Duration {
 }
 
 // peek logs the holders before the session joins the queue, if the log has that level.
-func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err error) {
-	k, p := q.keeper, q.permit
+func (h *Held) peek(ctx context.Context) (fence kv.Index, acquired bool, err error) {
+	k, p := h.keeper, h.permit
 	if p.Try || !k.client.log.Enabled(ctx, slog.LevelInfo) {
 		return 0, false, nil
 	}
-	a, err := q.ask(ctx, 0)
+	a, err := h.ask(ctx, 0)
 	switch {
 	case err != nil && isPermanent(err):
 		return 0, false, err
@@ -111,8 +104,8 @@ func holders(a api.Acquired) string {
 
 // ask makes one request, which waits in the queue for d; 0 means not at all. A session that has the permit already
 // keeps it, so the request may be repeated.
-func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
-	k, p := q.keeper, q.permit
+func (h *Held) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
+	k, p := h.keeper, h.permit
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k.mu.Lock()
@@ -142,12 +135,12 @@ const leaveWait = 12 * time.Second
 
 // release gives the permit back, in one try, and says whether the session had it. Without an Index the session leaves
 // the queue as well.
-func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
-	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).With("session", q.keeper.session)
+func (h *Held) release(ctx context.Context, fence kv.Fence) (bool, error) {
+	release := ofPermit(http.MethodDelete, h.permit.kind, h.permit.Name).With("session", h.keeper.session)
 	if fence.Index != 0 {
 		release = release.With("fence", fenceText(fence))
 	}
-	doc, a, err := transport.AskWhole[api.Released](ctx, q.keeper.client.cluster, release, "")
+	doc, a, err := transport.AskWhole[api.Released](ctx, h.keeper.client.cluster, release, "")
 	if a.Status == http.StatusNotFound {
 		return a.Repeated, nil // the session has ended
 	}

@@ -67,13 +67,13 @@ func (b *builder) Build(target resolver.Target, cc resolver.ClientConn, options 
 	if err != nil {
 		return nil, err
 	}
-	var config *serviceconfig.ParseResult
+	var serviceConfig *serviceconfig.ParseResult
 	if !options.DisableServiceConfig {
-		if config = cc.ParseServiceConfig(roundRobin); config.Err != nil {
-			return nil, fmt.Errorf("the service config %s: %w", roundRobin, config.Err)
+		if serviceConfig = cc.ParseServiceConfig(roundRobin); serviceConfig.Err != nil {
+			return nil, fmt.Errorf("the service config %s: %w", roundRobin, serviceConfig.Err)
 		}
 	}
-	r := &following{list: b.list, service: service, locate: b.config.locator(service.secure), cc: cc, serviceConfig: config}
+	r := &following{list: b.list, service: service, config: b.config.withDefaults(service.secure), cc: cc, serviceConfig: serviceConfig}
 	// Before the first update, so that no change is missed in between.
 	r.stop = b.list.OnChange(func(_, _ *client.Snapshot) { r.update() })
 	r.update()
@@ -116,39 +116,30 @@ func parseTarget(target resolver.Target) (service, error) {
 
 const targets = "targets are rollcall:///APPLICATION, rollcall://vip/ADDRESS and rollcall://svip/ADDRESS"
 
-// locator says where instances speak gRPC.
-type locator struct {
-	host func(i *registry.Instance) string
-	port func(i *registry.Instance) (port uint16, ok bool)
-	zone string
-}
-
-// locator fills in the defaults.
-func (c Config) locator(secure bool) locator {
-	l := locator{host: c.Host, port: c.Port, zone: c.Zone}
-	if l.host == nil {
-		l.host = balance.ByHostName
+func (c Config) withDefaults(secure bool) Config {
+	if c.Host == nil {
+		c.Host = balance.ByHostName
 	}
-	if l.port == nil {
-		l.port = func(i *registry.Instance) (uint16, bool) { return portOf(i, secure) }
+	if c.Port == nil {
+		c.Port = func(i *registry.Instance) (uint16, bool) { return portOf(i, secure) }
 	}
-	return l
+	return c
 }
 
 // addresses returns where to call instances, each address once, in an order that does not depend on the instances'
 // ids. Instances that speak no gRPC do not count as part of their zone.
-func (l locator) addresses(instances []*registry.Instance) []string {
+func (c Config) addresses(instances []*registry.Instance) []string {
 	at := make(map[*registry.Instance]string, len(instances))
 	var located []*registry.Instance
 	for _, i := range instances {
-		host := l.host(i)
-		if port, ok := l.port(i); ok && host != "" {
+		host := c.Host(i)
+		if port, ok := c.Port(i); ok && host != "" {
 			at[i] = net.JoinHostPort(host, strconv.Itoa(int(port)))
 			located = append(located, i)
 		}
 	}
 	var addresses []string
-	for _, i := range client.PreferZone(l.zone, located) {
+	for _, i := range client.PreferZone(c.Zone, located) {
 		addresses = append(addresses, at[i])
 	}
 	slices.Sort(addresses)
@@ -175,7 +166,7 @@ func portOf(i *registry.Instance, secure bool) (uint16, bool) {
 type following struct {
 	list          List
 	service       service
-	locate        locator
+	config        Config // with defaults
 	cc            resolver.ClientConn
 	serviceConfig *serviceconfig.ParseResult // nil if the connection wants none
 	stop          func()                     // ends the calls of update after a change
@@ -202,7 +193,7 @@ func (r *following) update() {
 	}
 	list := r.list.Snapshot()
 	up := r.service.lookup(list)
-	known, found := r.known, &resolution{addresses: r.locate.addresses(up)}
+	known, found := r.known, &resolution{addresses: r.config.addresses(up)}
 	if len(found.addresses) == 0 {
 		found.empty, found.mute = list.Len() == 0, len(up)
 	}

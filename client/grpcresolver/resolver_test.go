@@ -240,7 +240,7 @@ func TestPortWhereAnInstanceSpeaksGRPC(t *testing.T) {
 			if c.change != nil {
 				c.change(i)
 			}
-			expect.Slice(t, c.config.locator(c.secure).addresses([]*registry.Instance{i}), c.want, "got")
+			expect.Slice(t, c.config.withDefaults(c.secure).addresses([]*registry.Instance{i}), c.want, "got")
 		})
 	}
 }
@@ -268,7 +268,7 @@ func TestAddressesOfAService(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			expect.Slice(t, (Config{Zone: c.zone}).locator(false).addresses(c.instances), c.want, "got")
+			expect.Slice(t, (Config{Zone: c.zone}).withDefaults(false).addresses(c.instances), c.want, "got")
 		})
 	}
 }

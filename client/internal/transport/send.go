@@ -176,7 +176,10 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call, connection *c
 	if err == nil {
 		return resp, nil
 	}
-	err = s.named(withCause(err, ctx, c.life))
+	err = withCause(err, ctx, c.life)
+	if of, ok := errors.AsType[*url.Error](err); ok && s.socket != "" { // the server's name as users gave it
+		err = &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own(), s.URL+":", 1), Err: of.Err}
+	}
 	switch {
 	case connection.got.Load() > 0:
 		err = possible{err}
@@ -184,15 +187,6 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call, connection *c
 		err = unsent{err}
 	}
 	return nil, err
-}
-
-// named returns an error of net/http with the server's name as users gave it.
-func (s *Server) named(err error) error {
-	of, ok := errors.AsType[*url.Error](err)
-	if s.socket == "" || !ok {
-		return err
-	}
-	return &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own(), s.URL+":", 1), Err: of.Err}
 }
 
 // connection counts the connections that a request asked for and got. Without one, nothing was sent; with two,

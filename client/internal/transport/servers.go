@@ -50,7 +50,14 @@ func (l *serverList) order() []*Server {
 	if !now.Before(l.until) {
 		l.pick(now)
 	}
-	all := l.preferred()
+	all := slices.DeleteFunc(slices.Clone(l.all), func(s *standing) bool { return s == l.current })
+	if len(all) > 1 && !l.inOrder {
+		from := rand.IntN(len(all)) // the others start anywhere, unless their order matters
+		all = slices.Concat(all[from:], all[:from])
+	}
+	if l.current != nil {
+		all = slices.Insert(all, 0, l.current)
+	}
 	slices.SortStableFunc(all, func(a, b *standing) int { return a.quarantine.compare(b.quarantine, now) })
 	servers := make([]*Server, len(all))
 	for i, s := range all {
@@ -71,20 +78,6 @@ func (l *serverList) pick(now time.Time) {
 	default:
 		l.current = fit[rand.IntN(len(fit))]
 	}
-}
-
-// preferred returns all servers without regard to quarantine: the current one, then the others as given or, unless
-// their order matters, starting anywhere.
-func (l *serverList) preferred() []*standing {
-	others := slices.DeleteFunc(slices.Clone(l.all), func(s *standing) bool { return s == l.current })
-	if len(others) > 1 && !l.inOrder {
-		from := rand.IntN(len(others))
-		others = slices.Concat(others[from:], others[:from])
-	}
-	if l.current == nil {
-		return others
-	}
-	return slices.Insert(others, 0, l.current)
 }
 
 // responded ends a server's quarantine. The client stays with it unless it stays with another.

@@ -36,7 +36,16 @@ func ParseAuthFile(name string, data []byte) (access.Content, error) {
 		p.fields(root, "the file", []field{{"mode", p.mode}, {"roles", p.roles}, {"tokens", p.tokens}})
 	}
 	p.content.Bootstrapped = len(p.content.Tokens) > 0
-	p.checkTokens()
+	for i, k := range p.content.Tokens { // against each other and against the roles
+		if i > 0 && p.content.Tokens[i-1].Accessor == k.Accessor {
+			p.fail(p.lines[k], "token %s is there twice", k.Accessor)
+		}
+		for _, name := range k.Roles {
+			if p.content.Role(name) == nil {
+				p.fail(p.lines[k], "token %s (%s) has the role %q, and the file has no role of that name", k.Accessor, k.Name, name)
+			}
+		}
+	}
 	if len(p.errs) > 0 {
 		return access.Content{}, errors.Join(p.errs...)
 	}
@@ -234,18 +243,4 @@ func (p *parser) expires(n *yaml.Node) int64 {
 	}
 	p.fail(n.Line, "expires must be a day or a moment, like 2027-01-31 or 2027-01-31T12:00:00Z")
 	return 0
-}
-
-// checkTokens checks tokens against each other and against the roles.
-func (p *parser) checkTokens() {
-	for i, k := range p.content.Tokens {
-		if i > 0 && p.content.Tokens[i-1].Accessor == k.Accessor {
-			p.fail(p.lines[k], "token %s is there twice", k.Accessor)
-		}
-		for _, name := range k.Roles {
-			if p.content.Role(name) == nil {
-				p.fail(p.lines[k], "token %s (%s) has the role %q, and the file has no role of that name", k.Accessor, k.Name, name)
-			}
-		}
-	}
 }

@@ -9,14 +9,11 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
-// Recovered is the result of Recover.
-type Recovered = consensus.Recovered
-
 // Recover makes a cluster go on with the data directory of one of its nodes, see consensus.Recovery.
-func Recover(ctx context.Context, dataDir string, members map[string]string, log *slog.Logger) (Recovered, error) {
+func Recover(ctx context.Context, dataDir string, members map[string]string, log *slog.Logger) (consensus.Recovered, error) {
 	dir, err := realDir(dataDir)
 	if err != nil {
-		return Recovered{}, err
+		return consensus.Recovered{}, err
 	}
 	return consensus.Recovery{DataDir: dir, Members: members, Log: log}.Recover(ctx)
 }
