@@ -56,7 +56,7 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 }
 
 func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
-	k, err := c.newKeeper(ctx, p.session())
+	k, err := c.newKeeper(ctx, SessionOptions{Name: p.sessionName(), TTL: p.TTL, LockDelay: p.LockDelay})
 	if err != nil {
 		return nil, err
 	}

@@ -43,11 +43,6 @@ type permit struct {
 
 func (p permit) String() string { return fmt.Sprintf("%s %q", kindName(p.kind), p.Name) }
 
-// session returns the options of the session that will hold it.
-func (p permit) session() SessionOptions {
-	return SessionOptions{Name: p.sessionName(), TTL: p.TTL, LockDelay: p.LockDelay}
-}
-
 // sessionName tells people what a session is for, within the length limit of a session's name.
 func (p permit) sessionName() string {
 	const longest = 255

@@ -36,17 +36,6 @@ func (c *Client) CreateSession(ctx context.Context, o SessionOptions) (Session, 
 
 // createSession also returns the response, which says when the session was asked for.
 func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, transport.Response, error) {
-	body, err := json.Marshal(o.request())
-	if err != nil {
-		return Session{}, transport.Response{}, err
-	}
-	// A session that an earlier try created holds nothing and expires.
-	q := transport.Own(http.MethodPost, "sessions")
-	q.Body = body
-	return transport.AskWhole[Session](ctx, c.cluster, q, "create a session")
-}
-
-func (o SessionOptions) request() api.SessionRequest {
 	r := api.SessionRequest{Name: o.Name, TTL: o.ttl().String(), LockDelay: o.LockDelay.String(), Behavior: "release"}
 	switch {
 	case o.LockDelay == 0:
@@ -57,7 +46,14 @@ func (o SessionOptions) request() api.SessionRequest {
 	if o.DeleteKeys {
 		r.Behavior = "delete"
 	}
-	return r
+	body, err := json.Marshal(r)
+	if err != nil {
+		return Session{}, transport.Response{}, err
+	}
+	// A session that an earlier try created holds nothing and expires.
+	q := transport.Own(http.MethodPost, "sessions")
+	q.Body = body
+	return transport.AskWhole[Session](ctx, c.cluster, q, "create a session")
 }
 
 func (o SessionOptions) ttl() time.Duration { return cmp.Or(o.TTL, DefaultSessionTTL) }

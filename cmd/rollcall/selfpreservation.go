@@ -88,7 +88,13 @@ func (p preservation) Table() [][]string {
 		rows = append(rows, figuresRow(a.App, a.Figures))
 	}
 	rows = append(rows, figuresRow("(all)", p.Figures))
-	rows = append(rows, p.overdue()...)
+	overdue := [][]string{{}, {"OVERDUE", "SILENT", "ENDS IN"}} // the leases that are not fresh
+	for _, a := range p.Applications {
+		for _, o := range a.Overdue {
+			overdue = append(overdue, []string{registry.NewKey(a.App, o.ID).String(), duration(o.SilentMS), duration(o.EndsInMS)})
+		}
+	}
+	rows = append(rows, unlessEmpty(overdue)...)
 	transitions := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}} // newest first
 	for _, t := range p.Transitions {
 		transitions = append(transitions, []string{clockTime(t.At), t.State, saidBy(t.Author, t.Says), number(t.Counted), number(t.Fresh), number(t.Expired), t.Reason})
@@ -98,15 +104,4 @@ func (p preservation) Table() [][]string {
 
 func figuresRow(name string, f client.Figures) []string {
 	return []string{name, number(f.Leases), number(f.Counted), number(f.Fresh), number(f.Expired)}
-}
-
-// overdue returns a table of the leases that are not fresh, if there are any.
-func (p preservation) overdue() [][]string {
-	rows := [][]string{{}, {"OVERDUE", "SILENT", "ENDS IN"}}
-	for _, a := range p.Applications {
-		for _, o := range a.Overdue {
-			rows = append(rows, []string{registry.NewKey(a.App, o.ID).String(), duration(o.SilentMS), duration(o.EndsInMS)})
-		}
-	}
-	return unlessEmpty(rows)
 }

@@ -104,20 +104,15 @@ type sessionList []client.Session
 func (l sessionList) Table() [][]string {
 	rows := [][]string{{"SESSION", "NAME", "AGE", "TTL", "ENDS IN", "HOLDS"}}
 	for _, s := range l {
+		var holds []string
+		for _, a := range s.Holds {
+			holds = append(holds, a.Kind+" "+a.Name)
+		}
 		endsIn := "never"
 		if s.TTL != "" {
 			endsIn = rounded(s.EndsInMS)
 		}
-		rows = append(rows, []string{s.ID, s.Name, rounded(s.AgeMS), s.TTL, endsIn, held(s.Holds)})
+		rows = append(rows, []string{s.ID, s.Name, rounded(s.AgeMS), s.TTL, endsIn, strings.Join(holds, ", ")})
 	}
 	return rows
-}
-
-// held names what a session holds.
-func held(all []client.Acquisition) string {
-	var names []string
-	for _, a := range all {
-		names = append(names, a.Kind+" "+a.Name)
-	}
-	return strings.Join(names, ", ")
 }

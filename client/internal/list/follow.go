@@ -58,38 +58,28 @@ func (r *refresher) follow(ctx context.Context) error {
 // apply applies an event. Changes are published once everything that arrived was applied.
 func (r *refresher) apply(e Event) error {
 	switch e := e.(type) {
-	case Start:
-		r.started()
+	case Start: // at once the server streams what happened since the index
+		r.count("watch", nil)
+		r.recordSource(Watch, r.server.URL, time.Now())
+		r.setErr(nil)
+		if !r.cutSince.IsZero() {
+			r.config.Log.Info("the list of instances is watched again", "app", r.config.App, "server", r.server.URL, "index", r.index)
+		}
+		r.cutSince, r.unwatchable = time.Time{}, ""
 	case Reset:
 		return errReset
 	case Change:
-		r.change(e)
+		if r.edit == nil {
+			r.edit = r.list.Load().edit()
+		}
+		r.guard.release(e.Key())
+		if e.Instance == nil || e.Action == registry.ActionDeleted.String() {
+			r.edit.remove(e.Key()) // without a document it has only a removal record left
+		} else {
+			r.edit.set(e.Instance.Instance)
+		}
 	}
 	return nil
-}
-
-// change applies a change. A change without a document removes its instance, which has only a removal record left.
-func (r *refresher) change(c Change) {
-	if r.edit == nil {
-		r.edit = r.list.Load().edit()
-	}
-	r.guard.release(c.Key())
-	if c.Instance == nil || c.Action == registry.ActionDeleted.String() {
-		r.edit.remove(c.Key())
-		return
-	}
-	r.edit.set(c.Instance.Instance)
-}
-
-// started is called when a server has accepted the watch. The server at once streams what happened since the index.
-func (r *refresher) started() {
-	r.count("watch", nil)
-	r.recordSource(Watch, r.server.URL, time.Now())
-	r.setErr(nil)
-	if !r.cutSince.IsZero() {
-		r.config.Log.Info("the list of instances is watched again", "app", r.config.App, "server", r.server.URL, "index", r.index)
-	}
-	r.cutSince, r.unwatchable = time.Time{}, ""
 }
 
 // confirm dates the list once everything from the server was applied, even if that was only a mark.

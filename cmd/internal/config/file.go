@@ -124,18 +124,14 @@ func (p *fileParser) section(prefix string, n *yaml.Node) {
 			continue
 		}
 		seen[name] = true
-		p.key(name, n.Content[i], value)
-	}
-}
-
-func (p *fileParser) key(name string, at, value *yaml.Node) {
-	switch kind, known := p.kinds[name]; {
-	case known:
-		p.leaf(name, kind, value)
-	case p.isSection(name):
-		p.section(name+".", value)
-	default:
-		p.fail(at, "unknown key %s", name)
+		switch kind, known := p.kinds[name]; {
+		case known:
+			p.leaf(name, kind, value)
+		case p.isSection(name):
+			p.section(name+".", value)
+		default:
+			p.fail(n.Content[i], "unknown key %s", name)
+		}
 	}
 }
 

@@ -136,7 +136,16 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 		raft.WhileLeading(ctx, func(ctx context.Context, epoch registry.Epoch) { judgeAliases(ctx, epoch, raft, rules.Allows) })
 	})
 	if s.Checks.Probes {
-		prober := s.prober(raft, rules)
+		prober := probe.New(probe.Config{
+			Registry: raft,
+			Watch: func() (<-chan struct{}, func()) {
+				return raft.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
+			},
+			World: s.world, Rules: s.checkRules(raft),
+			MayProbe: func(token, at string) bool { return rules.Allows(token, access.ToProbe(at)) },
+			Log:      s.log,
+			Metrics:  s.metrics,
+		})
 		all.Go(func() { raft.WhileLeading(ctx, prober.Run) })
 	}
 }
@@ -161,20 +170,6 @@ func (s setup) rules(table func() *access.Table) httpd.AccessConfig {
 		rules.File = s.auth.Table
 	}
 	return rules
-}
-
-// prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
-func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Prober {
-	return probe.New(probe.Config{
-		Registry: raft,
-		Watch: func() (<-chan struct{}, func()) {
-			return raft.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
-		},
-		World: s.world, Rules: s.checkRules(raft),
-		MayProbe: func(token, at string) bool { return rules.Allows(token, access.ToProbe(at)) },
-		Log:      s.log,
-		Metrics:  s.metrics,
-	})
 }
 
 // openLocal makes the engine of a node without consensus. It sends to all peers once it has copied what the

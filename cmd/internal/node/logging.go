@@ -86,13 +86,19 @@ func (q *logQueue) Tail() []byte {
 	return slices.Concat(q.tail...)
 }
 
-// writeAll writes lines until none is left.
+// writeAll writes lines until none is left: the queue is then idle, and the next write starts the goroutine again.
 func (q *logQueue) writeAll() {
 	for {
-		lines := q.next()
+		q.mu.Lock()
+		lines := q.lines
+		q.lines = nil
 		if lines == nil {
+			q.writing = false
+			close(q.idle)
+			q.mu.Unlock()
 			return
 		}
+		q.mu.Unlock()
 		for _, line := range lines {
 			_, err := q.to.Write(line)
 			if err != nil {
@@ -103,20 +109,6 @@ func (q *logQueue) writeAll() {
 			q.mu.Unlock()
 		}
 	}
-}
-
-// next fetches the waiting lines. It returns nil if none waits: the queue is then idle, and the next write starts
-// the goroutine again.
-func (q *logQueue) next() [][]byte {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	lines := q.lines
-	q.lines = nil
-	if lines == nil {
-		q.writing = false
-		close(q.idle)
-	}
-	return lines
 }
 
 // Flush waits until every line was written, for at most limit.

@@ -55,7 +55,9 @@ func (n *notifier) run(ctx context.Context) {
 func (n *notifier) signs(ctx context.Context, interval time.Duration) {
 	wait.Every(ctx, interval, func(time.Time) {
 		if n.alive(ctx) {
-			n.send(daemon.SdNotifyWatchdog)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.notify(daemon.SdNotifyWatchdog)
 		}
 	})
 }
@@ -126,13 +128,6 @@ func (n *notifier) fail(err error) {
 	n.stopping = true
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	n.notify(daemon.SdNotifyStopping, "STATUS=ended: "+text)
-}
-
-// send sends one message.
-func (n *notifier) send(message string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.notify(message)
 }
 
 // notify sends lines as one message. It logs the first of several failures in a row. The caller holds mu.

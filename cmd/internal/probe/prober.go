@@ -156,11 +156,6 @@ func (m *metrics) queueAge() float64 {
 
 var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}
 
-func (m *metrics) count(p *catalog.Probe, found catalog.CheckStatus) {
-	kind, _ := target(p)
-	m.runs.WithLabelValues(kind, statusWords[found]).Inc()
-}
-
 // run makes one attempt at a check, and sets the check if that changed its state.
 func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	limited, cancel := context.WithTimeout(ctx, c.timeout())
@@ -177,7 +172,8 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	if ctx.Err() != nil {
 		return // the attempt was cut short: its result says nothing about the service
 	}
-	p.metrics.count(c.probe, found.status)
+	kind, _ := target(c.probe)
+	p.metrics.runs.WithLabelValues(kind, statusWords[found.status]).Inc()
 	if why := beyond.Load(); why != nil {
 		p.metrics.beyond.Inc()
 		c.warn.Do(func() {
