@@ -73,7 +73,8 @@ func (b *builder) Build(target resolver.Target, cc resolver.ClientConn, options 
 			return nil, fmt.Errorf("the service config %s: %w", roundRobin, serviceConfig.Err)
 		}
 	}
-	r := &following{list: b.list, service: service, config: b.config.withDefaults(service.secure), cc: cc, serviceConfig: serviceConfig}
+	config := b.config.withDefaults(service.secure)
+	r := &following{list: b.list, service: service, config: config, cc: cc, serviceConfig: serviceConfig}
 	// Before the first update, so that no change is missed in between.
 	r.stop = b.list.OnChange(func(_, _ *client.Snapshot) { r.update() })
 	r.update()
@@ -197,7 +198,8 @@ func (r *following) update() {
 	if len(found.addresses) == 0 {
 		found.empty, found.mute = list.Len() == 0, len(up)
 	}
-	if known != nil && known.empty == found.empty && known.mute == found.mute && slices.Equal(known.addresses, found.addresses) {
+	if known != nil && known.empty == found.empty && known.mute == found.mute &&
+		slices.Equal(known.addresses, found.addresses) {
 		return
 	}
 	r.known = found

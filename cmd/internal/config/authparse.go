@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,6 +51,21 @@ func ParseAuthFile(name string, data []byte) (access.Content, error) {
 		return access.Content{}, errors.Join(p.errs...)
 	}
 	return p.content, nil
+}
+
+// singleDocument returns the root of the only document, or nil.
+func singleDocument(data []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one YAML document; give one")
+	}
+	return doc.Content[0], nil
 }
 
 // syntaxError returns an error of the YAML library, without what it quotes from the file.

@@ -1,11 +1,9 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -79,21 +77,6 @@ func parseConfigFile(path string, data []byte) (fileValues, error) {
 	}
 	p.section("", root)
 	return p.values, errors.Join(p.errs...)
-}
-
-// singleDocument returns the root of the only document, or nil.
-func singleDocument(data []byte) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, second yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one YAML document; give one")
-	}
-	return doc.Content[0], nil
 }
 
 type fileParser struct {

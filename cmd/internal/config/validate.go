@@ -147,8 +147,8 @@ func (c *Config) Host() string {
 	return host
 }
 
-// Warn logs what is allowed but probably not intended, such as what lacks protection, judging by settings and auth.file:
-// the cluster's mode is not known yet.
+// Warn logs what is allowed but probably not intended. It judges protection by settings and auth.file: the cluster's
+// mode is not known yet.
 func (c *Config) Warn(log *slog.Logger) {
 	mode := c.Floor()
 	if file, err := loadAuthFile(c.Auth.File); c.Auth.File != "" && err == nil {
