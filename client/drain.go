@@ -195,30 +195,26 @@ func (c *Client) showingEureka(ctx context.Context, key registry.Key) error {
 	servers := c.cluster.Known()
 	var late []string
 	for _, s := range servers {
-		if err := c.shownDrainedEureka(ctx, s, key); err != nil {
+		a, err := c.cluster.PerformAt(ctx, s, ofInstance(http.MethodGet, key))
+		if errors.Is(err, ErrNotRegistered) {
+			continue
+		}
+		var lease *registry.Lease
+		if err == nil {
+			lease, err = eureka.DecodeInstance(a.Body, eureka.Format{})
+		}
+		if err == nil {
+			forced := ""
+			if o := lease.Instance.Overridden; o != registry.Unknown {
+				forced = o.String()
+			}
+			err = inService(lease.Instance.Status.String(), forced)
+		}
+		if err != nil {
 			late = append(late, fmt.Sprintf("%s: %v", s.URL, err))
 		}
 	}
 	return lagging(late, len(servers))
-}
-
-func (c *Client) shownDrainedEureka(ctx context.Context, s *transport.Server, key registry.Key) error {
-	a, err := c.cluster.PerformAt(ctx, s, ofInstance(http.MethodGet, key))
-	switch {
-	case errors.Is(err, ErrNotRegistered):
-		return nil
-	case err != nil:
-		return err
-	}
-	lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
-	if err != nil {
-		return err
-	}
-	forced := ""
-	if o := lease.Instance.Overridden; o != registry.Unknown {
-		forced = o.String()
-	}
-	return inService(lease.Instance.Status.String(), forced)
 }
 
 // inService returns an error if a status is not OUT_OF_SERVICE, unless an operator has forced another one.

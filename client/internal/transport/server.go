@@ -36,8 +36,14 @@ func parseServer(text string) (*Server, error) {
 	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#") {
 		return nil, fmt.Errorf("server %q has a query or a fragment; give scheme, host and path only", withoutUser(text))
 	}
-	s := &Server{}
-	s.URL, s.eureka = bases(u)
+	host, path := u.Scheme+"://"+u.Host, strings.TrimRight(u.EscapedPath(), "/")
+	s := &Server{URL: host + path, eureka: host + path + "/eureka"}
+	for _, base := range eurekaBases {
+		if before, is := strings.CutSuffix(path, base); is {
+			s.URL, s.eureka = host+strings.TrimRight(before, "/"), host+path
+			break
+		}
+	}
 	if u.User != nil {
 		name := u.User.Username()
 		password, _ := u.User.Password()
@@ -86,17 +92,6 @@ func socketOf(host string) (path string) {
 		return ""
 	}
 	return string(decoded)
-}
-
-// bases returns the URLs of Rollcall's own resources and of Eureka's.
-func bases(u *url.URL) (own, eureka string) {
-	host, path := u.Scheme+"://"+u.Host, strings.TrimRight(u.EscapedPath(), "/")
-	for _, base := range eurekaBases {
-		if before, is := strings.CutSuffix(path, base); is {
-			return host + strings.TrimRight(before, "/"), host + path
-		}
-	}
-	return host + path, host + path + "/eureka"
 }
 
 // withoutUser hides a possible user and password in a text that may not be a URL.

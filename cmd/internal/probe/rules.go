@@ -177,8 +177,12 @@ func (r Rules) beyondHeaders(p *catalog.Probe) string {
 }
 
 func (r Rules) refuses(p *catalog.Probe, loc location) string {
-	if why := r.refusesMethod(p); why != "" {
-		return why
+	methods := r.Methods
+	if methods == nil {
+		methods = setting.Default[Rules]().Methods
+	}
+	if p.HTTP != "" && p.Method != "" && !slices.ContainsFunc(methods, func(m string) bool { return strings.EqualFold(m, p.Method) }) {
+		return fmt.Sprintf("method %.20q is not used by checks; checks.methods allows %s", p.Method, strings.Join(methods, " and "))
 	}
 	host, port, why := address(p)
 	if why != "" {
@@ -207,17 +211,6 @@ func (r Rules) refuses(p *catalog.Probe, loc location) string {
 
 func notRegistered(address string, loc location) string {
 	return fmt.Sprintf("%s is not probed: a check addresses what its own service registered (%v), or what checks.targets names", address, loc)
-}
-
-func (r Rules) refusesMethod(p *catalog.Probe) string {
-	methods := r.Methods
-	if methods == nil {
-		methods = setting.Default[Rules]().Methods
-	}
-	if p.HTTP == "" || p.Method == "" || slices.ContainsFunc(methods, func(m string) bool { return strings.EqualFold(m, p.Method) }) {
-		return ""
-	}
-	return fmt.Sprintf("method %.20q is not used by checks; checks.methods allows %s", p.Method, strings.Join(methods, " and "))
 }
 
 func (r Rules) targets(a netip.Addr, port uint16) bool {
