@@ -48,8 +48,8 @@ type Config struct {
 	HTTPD        httpd.Config
 	ClusterPlain bool `key:"cluster.plain" help:"let other machines reach cluster.addr without TLS: any machine that reaches it can take part in the consensus"`
 	Store        store.Config
-	MinFree      int64          `key:"data.min-free" default:"67108864" min:"0" help:"bytes that must stay free on the disk of data.dir; with less, the node (in mode cp, if it leads, every node) answers 507 to additions and serves everything else; 0: no limit"`
-	Quota        config.Quota `reload:"yes"`
+	MinFree      int64 `key:"data.min-free" default:"67108864" min:"0" help:"bytes that must stay free on the disk of data.dir; with less, the node (in mode cp, if it leads, every node) answers 507 to additions and serves everything else; 0: no limit"`
+	Quota        Quota `reload:"yes"`
 	Checks       checksConfig
 	Backup       BackupConfig
 	Auth         authConfig
@@ -65,6 +65,14 @@ type Config struct {
 	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" reload:"yes" help:"least severe level that is logged, to standard error"`
 	LogFormat string `key:"log.format" default:"text" words:"text json" help:"format of the log"`
 	GCPercent int    `key:"gc.percent" default:"200" min:"0" help:"heap growth in percent between collections; 0: leave it to GOGC"`
+}
+
+// Quota bounds what is stored besides instances.
+type Quota struct {
+	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, roughly, for keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog; above it additions get 507, everything else works"`
+	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; creating one more gets 507"`
+	Share      int   `key:"limits.principal-share" default:"50" min:"0" max:"100" help:"mode cp with access control: percent of limits.sessions and limits.state-bytes that one principal may hold; additions beyond it get 507, everything else works; 0: no limit per principal"`
+	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; adding one more gets 507"`
 }
 
 // httpConfig is the listener for clients.
