@@ -10,11 +10,29 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
+// stretch is a part of a trial.
+type stretch struct{ from, to trial.Micros }
+
+func (s stretch) holds(m trial.Micros) bool { return s.from <= m && m < s.to }
+
+// bin reports whether most of a bin lies in the stretch.
+func (s stretch) bin(b trial.Bin) bool { return s.holds(startOf(b.Number) + halfBin) }
+
+const (
+	binLength = trial.Micros(trial.BinLength / time.Microsecond)
+	halfBin   = binLength / 2
+)
+
+func startOf(bin int) trial.Micros { return trial.Micros(bin) * binLength }
+
+// wholeLoad has every bin that begins before the load's end.
+func wholeLoad(t *trial.Trial) stretch { return stretch{0, t.Length + halfBin} }
+
 // operations sums up the calls of each operation that was called during the load.
 func operations(t *trial.Trial) map[trial.Operation]Calls {
 	found := make(map[trial.Operation]Calls)
 	for _, o := range trial.Operations {
-		calls := duringTheLoad(t, func(s trial.Series) bool { return s.Operation == o })
+		calls := duringTheLoad(t, func(of trial.Operation) bool { return of == o })
 		if calls.Count > 0 {
 			found[o] = calls
 		}
@@ -22,57 +40,55 @@ func operations(t *trial.Trial) map[trial.Operation]Calls {
 	return found
 }
 
-// duringTheLoad sums up the calls of the wanted series. Calls that were due after the load only matter as the end of a
-// gap: how long they go on differs between the columns.
-func duringTheLoad(t *trial.Trial, wanted func(trial.Series) bool) Calls {
-	c := callsOf(t.Series, t.Length.Seconds(), wanted, dueIn(t))
-	g := gaps{end: t.Length}
-	for _, s := range t.Series {
-		for _, b := range s.Bins {
-			if wanted(s) {
-				g.add(b)
-			}
-		}
-	}
-	c.LongestGap, c.OpenGap = g.longest()
-	return c
+// duringTheLoad sums up the calls of the wanted operations. Calls that were due after the load only matter as the end
+// of a gap: how long they go on differs between the columns.
+func duringTheLoad(t *trial.Trial, wanted func(trial.Operation) bool) Calls {
+	return callsOf(t, func(s trial.Series) bool { return wanted(s.Operation) }, wholeLoad(t), endless)
 }
 
-// dueIn returns a filter for bins that begin before the load's end.
-func dueIn(t *trial.Trial) func(trial.Bin) bool {
-	return func(b trial.Bin) bool { return binStart(b) < t.Length }
-}
+// prompt is the longest latency of calls that no fault kept waiting.
+const prompt = 20 * time.Millisecond
 
-// callsOf sums up the calls of the wanted series that were due in the wanted bins, over a length in seconds.
-func callsOf(series []trial.Series, length float64, wanted func(trial.Series) bool, within func(trial.Bin) bool) Calls {
+// callsOf sums up the calls of the wanted series that were due in a stretch of the load. over is when the fault or
+// storm of a window was over, or endless for the whole load, whose gaps end with the first answer, even after it. An
+// answer that was not prompt counts as late unless its bin shows that it was not: the call may have been due at the
+// bin's end, and have taken 1 % longer.
+func callsOf(t *trial.Trial, wanted func(trial.Series) bool, due stretch, over trial.Micros) Calls {
 	c := Calls{Outcomes: make(map[trial.Outcome]int), Success: 1}
-	latencies := make(buckets)
-	g := gaps{end: endless}
-	for _, s := range series {
+	latencies, g := make(spans), gaps{end: t.Length}
+	for _, s := range t.Series {
 		if !wanted(s) {
 			continue
 		}
 		for _, b := range s.Bins {
-			if within(b) {
-				c.add(b)
-				latencies.add(b)
+			if due.bin(b) || over == endless {
 				g.add(b)
+			}
+			if !due.bin(b) {
+				continue
+			}
+			c.add(b)
+			for micros, count := range b.Pairs() {
+				took := trial.Micros(micros)
+				latencies[took] += count
+				if took > trial.Of(prompt) && startOf(b.Number)+binLength+took+took/100 > over {
+					c.Late += count
+				}
 			}
 		}
 	}
+	answered := float64(c.Outcomes[trial.Done] + c.Outcomes[trial.NotFound])
 	if c.Count > 0 {
-		c.Success = float64(c.answered()) / float64(c.Count)
+		c.Success = answered / float64(c.Count)
 	}
-	if length > 0 {
-		c.PerSecond = float64(c.answered()) / length
+	if length := (min(due.to, t.Length) - due.from).Seconds(); length > 0 {
+		c.PerSecond = answered / length
 	}
 	c.Latency = latencies.spread()
-	c.LongestGap, _ = g.longest() // a gap is open where the wanted bins end, which means nothing
+	c.LongestGap, c.OpenGap = g.longest()
+	c.OpenGap = c.OpenGap && over == endless // that a gap is open where a window ends means nothing
 	return c
 }
-
-// answered counts the calls whose clients got what they asked for.
-func (c *Calls) answered() int { return c.Outcomes[trial.Done] + c.Outcomes[trial.NotFound] }
 
 func (c *Calls) add(b trial.Bin) {
 	for _, outcome := range trial.Outcomes {
@@ -83,18 +99,12 @@ func (c *Calls) add(b trial.Bin) {
 	}
 }
 
-func (b buckets) add(from trial.Bin) {
-	for latency, count := range from.Pairs() {
-		b[trial.Micros(latency).Seconds()] += count
-	}
-}
-
 // gaps finds the times when no client got an answer, by bins. A gap begins with the first bin where a call was due and
 // no answer came, whenever the answered call was due, and ends with the last bin before the next answer where a call
 // was due or waited for that answer. A bin where no call was due and none waited does not count.
 type gaps struct {
-	end  trial.Micros
-	bins []gapBin // by number
+	end  trial.Micros // a gap begins before it
+	bins []gapBin     // by number
 }
 
 type gapBin struct {
@@ -104,13 +114,9 @@ type gapBin struct {
 }
 
 func (g *gaps) add(b trial.Bin) {
-	if b.Number < 0 {
-		return
-	}
-	*g.at(b.Number) = gapBin{due: true, answered: g.at(b.Number).answered, waited: g.at(b.Number).waited}
+	g.at(b.Number).due = true
 	for latency := range b.Pairs() {
-		length := trial.BinLength.Microseconds()
-		came := int((int64(b.Number)*length + length/2 + latency) / length)
+		came := int((startOf(b.Number) + halfBin + trial.Micros(latency)) / binLength)
 		g.at(came).answered = true
 		due := g.at(b.Number)
 		due.waited = max(due.waited, came)
@@ -140,24 +146,35 @@ func (g *gaps) longest() (length float64, open bool) {
 		}
 		longest = max(longest, last)
 	}
-	return (time.Duration(longest) * trial.BinLength).Seconds(), first >= 0 && last == longest
+	return startOf(longest).Seconds(), first >= 0 && last == longest
 }
 
 // windows are what the clients of the struck nodes saw during each fault, or all clients if it struck no node, and
 // what all clients saw during each storm.
-func windows(t *trial.Trial, s scenario.Scenario, watched keys) []Window {
+func windows(t *trial.Trial, s scenario.Scenario, looks []answer) []Window {
 	found := []Window{}
-	all := numbers(len(t.Nodes))
+	add := func(nodes []int, during stretch) {
+		due := stretch{during.from, min(during.to, max(t.Length, during.from))} // a fault may outlast the load
+		calls := func(wanted func(trial.Operation) bool) Calls {
+			return callsOf(t, func(s trial.Series) bool { return wanted(s.Operation) && slices.Contains(nodes, s.Node) }, due, during.to)
+		}
+		found = append(found, Window{
+			Nodes: nodes, Reads: calls(trial.Operation.Reads), Writes: calls(trial.Operation.Writes),
+			Staleness: stalenessOf(looks, func(c trial.Call) bool {
+				return during.holds(c.Called) && slices.Contains(nodes, c.Node) // watching clients stay with a node
+			}),
+		})
+	}
 	for _, f := range t.Faults {
-		nodes := all
+		nodes := numbers(len(t.Nodes))
 		if len(f.Nodes) > 0 {
 			nodes = slices.Sorted(slices.Values(f.Nodes))
 		}
-		found = append(found, window(t, watched, nodes, stretchOf(f, t.Length)))
+		add(nodes, stretchOf(f, t.Length))
 	}
 	for _, storm := range s.Storms {
 		from := trial.Of(storm.At.In(t.Length.Duration()))
-		found = append(found, window(t, watched, all, stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))}))
+		add(numbers(len(t.Nodes)), stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))})
 	}
 	return found
 }
@@ -170,89 +187,12 @@ func numbers(n int) []int {
 	return list
 }
 
-// stretch is the time of a fault or a storm.
-type stretch struct{ from, to trial.Micros }
-
+// stretchOf returns the time of a fault: until what it had stopped could serve again.
 func stretchOf(f trial.Fault, length trial.Micros) stretch {
 	if f.To == f.From {
 		return stretch{f.From, max(length, f.From)}
 	}
 	return stretch{f.From, max(f.To, f.Ready)}
-}
-
-func (s stretch) holds(m trial.Micros) bool { return s.from <= m && m < s.to }
-
-// bin reports whether most of a bin lies in the stretch.
-func (s stretch) bin(b trial.Bin) bool { return s.holds(binStart(b) + trial.Of(trial.BinLength)/2) }
-
-func binStart(b trial.Bin) trial.Micros { return startOf(b.Number) }
-
-func startOf(bin int) trial.Micros { return trial.Micros(bin) * trial.Of(trial.BinLength) }
-
-func window(t *trial.Trial, watched keys, nodes []int, during stretch) Window {
-	load := stretch{during.from, min(during.to, max(t.Length, during.from))} // a fault may outlast it
-	calls := func(wanted func(trial.Operation) bool) Calls {
-		of := func(s trial.Series) bool { return wanted(s.Operation) && slices.Contains(nodes, s.Node) }
-		c := callsOf(t.Series, (load.to - load.from).Seconds(), of, load.bin)
-		c.Late = late(t.Series, of, load, during)
-		return c
-	}
-	return Window{
-		Nodes: nodes, Reads: calls(trial.Operation.Reads), Writes: calls(trial.Operation.Writes),
-		Staleness: watched.staleness(func(c trial.Call) bool {
-			return during.holds(c.Called) && slices.Contains(nodes, c.Node) // watching clients stay with a node
-		}),
-	}
-}
-
-// prompt is the longest latency of calls that no fault kept waiting.
-const prompt = 20 * time.Millisecond
-
-// late counts the calls that were due in a stretch, and answered only when another one was over. An answer that was
-// not prompt counts as late unless the bin shows that it was not: it may have been due at the bin's end, and have
-// taken 1 % longer.
-func late(series []trial.Series, wanted func(trial.Series) bool, due, during stretch) int {
-	late := 0
-	for _, s := range series {
-		for _, b := range s.Bins {
-			if !wanted(s) || !due.bin(b) {
-				continue
-			}
-			for latency, count := range b.Pairs() {
-				took := trial.Micros(latency)
-				if took > trial.Of(prompt) && binStart(b)+trial.Of(trial.BinLength)+took+took/100 > during.to {
-					late += count
-				}
-			}
-		}
-	}
-	return late
-}
-
-func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
-
-// grown returns how much a counter grew over its samples, in their order. A counter that went back restarted at 0.
-func grown[T any, N int64 | float64 | trial.Micros](samples []T, counter func(T) N) N {
-	var sum N
-	for i := 1; i < len(samples); i++ {
-		before, now := counter(samples[i-1]), counter(samples[i])
-		if now < before {
-			before = 0
-		}
-		sum += now - before
-	}
-	return sum
-}
-
-// inOrder returns the samples of each node by time, node by node: sums of floats depend on their order.
-func inOrder[T any](nodes map[int][]T, at func(T) trial.Micros) [][]T {
-	var sorted [][]T
-	for _, node := range sortedKeys(nodes) {
-		of := slices.Clone(nodes[node])
-		slices.SortStableFunc(of, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
-		sorted = append(sorted, of)
-	}
-	return sorted
 }
 
 // worst returns what the worst client of each operation of stock clients saw.
@@ -276,95 +216,87 @@ func worst(clients []trial.Client) map[trial.Operation]Worst {
 	return found
 }
 
-// usageByNode returns the samples of each node by time, node by node.
-func usageByNode(usage []trial.Usage) [][]trial.Usage {
-	nodes := make(map[int][]trial.Usage)
-	for _, u := range usage {
-		nodes[u.Node] = append(nodes[u.Node], u)
-	}
-	return inOrder(nodes, func(u trial.Usage) trial.Micros { return u.At })
-}
-
 // fewestForMemory is how many instances it takes to distinguish their memory from what a process takes meanwhile
 // anyway.
 const fewestForMemory = 1000
 
 // cost returns what the servers spent during a load of heartbeats alone: from each node's last sample before its
-// start, or the first one after it, to the last one of the load.
+// start, or the first one after it, to the last one of the load. Later the nodes are asked what they hold.
 func cost(t *trial.Trial, s scenario.Scenario) Cost {
 	all := usageByNode(t.Usage)
 	if len(all) == 0 || !s.HeartbeatsOnly() {
 		return Cost{}
 	}
 	var c Cost
-	if spent := spentBy(all, t.Length); spent.took > 0 {
-		took := spent.took.Seconds()
-		c.CPU = spent.cpu.Seconds() / took
-		c.Written = float64(spent.written) / took / float64(len(all))
-		c.Sent = float64(spent.sent) / took
-		c.Renewals = float64(spent.renewals) / took
+	var cpu, written, sent, renewals int64 // renewals are of the whole cluster
+	took := trial.Micros(0)                // the longest time of any node
+	for _, of := range all {
+		if of = duringLoad(of, t.Length); len(of) == 0 {
+			continue
+		}
+		first, last := of[0], of[len(of)-1]
+		cpu += grown(of, func(u trial.Usage) int64 { return int64(u.CPU) })
+		written += grown(of, func(u trial.Usage) int64 { return u.Written })
+		sent += grown(of, func(u trial.Usage) int64 { return u.Sent })
+		took, renewals = max(took, last.At-first.At), max(renewals, last.Renewals-first.Renewals)
+		c.Memory += float64(last.Memory) / float64(len(all))
+		c.Disk += float64(last.Stored)
+	}
+	if seconds := took.Seconds(); seconds > 0 {
+		c.CPU = trial.Micros(cpu).Seconds() / seconds
+		c.Written = float64(written) / seconds / float64(len(all))
+		c.Sent, c.Renewals = float64(sent)/seconds, float64(renewals)/seconds
 	}
 	if s.Load.Instances >= fewestForMemory {
 		c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
 	}
-	for _, of := range all {
-		if of = duringLoad(of, t.Length); len(of) > 0 { // later the nodes are asked what they hold
-			last := of[len(of)-1]
-			c.Memory += float64(last.Memory) / float64(len(all))
-			c.Disk += float64(last.Stored)
-		}
-	}
 	return c
 }
 
-// spent is what all nodes used in a time.
-type spent struct {
-	cpu, took     trial.Micros // took is the longest time of any node
-	written, sent int64
-	renewals      int64 // of the whole cluster
+// usageByNode returns the samples of each node by time, node by node: sums of floats depend on their order.
+func usageByNode(usage []trial.Usage) [][]trial.Usage {
+	nodes := make(map[int][]trial.Usage)
+	for _, u := range usage {
+		nodes[u.Node] = append(nodes[u.Node], u)
+	}
+	var all [][]trial.Usage
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
+		slices.SortStableFunc(nodes[node], func(a, b trial.Usage) int { return cmp.Compare(a.At, b.At) })
+		all = append(all, nodes[node])
+	}
+	return all
 }
 
-func spentBy(nodes [][]trial.Usage, length trial.Micros) spent {
-	var sum spent
-	for _, of := range nodes {
-		of = duringLoad(of, length)
-		if len(of) == 0 {
-			continue
+// grown returns how much a counter grew over the samples of a node. A counter that went back restarted at 0.
+func grown(samples []trial.Usage, counter func(trial.Usage) int64) (sum int64) {
+	for i := 1; i < len(samples); i++ {
+		before, now := counter(samples[i-1]), counter(samples[i])
+		if now < before {
+			before = 0
 		}
-		sum.cpu += grown(of, func(u trial.Usage) trial.Micros { return u.CPU })
-		sum.written += grown(of, func(u trial.Usage) int64 { return u.Written })
-		sum.sent += grown(of, func(u trial.Usage) int64 { return u.Sent })
-		sum.took = max(sum.took, of[len(of)-1].At-of[0].At)
-		sum.renewals = max(sum.renewals, of[len(of)-1].Renewals-of[0].Renewals)
+		sum += now - before
 	}
 	return sum
 }
 
 // duringLoad returns the samples from the last one before the load, if there is one, until its end.
 func duringLoad(samples []trial.Usage, length trial.Micros) []trial.Usage {
-	first, last := 0, len(samples)
-	for i, u := range samples {
-		if u.At <= 0 {
-			first = i
+	after := func(at trial.Micros) int {
+		n := slices.IndexFunc(samples, func(u trial.Usage) bool { return u.At > at })
+		if n < 0 {
+			return len(samples)
 		}
-		if u.At > length {
-			last = i
-			break
-		}
+		return n
 	}
-	return samples[min(first, last):last]
+	return samples[max(after(0)-1, 0):after(length)]
 }
 
 // memoryPerInstances compares, for each node, the last sample without instances with the first one with all of them.
 // It returns 0 without such samples.
 func memoryPerInstances(nodes [][]trial.Usage, instances int) float64 {
-	var sum float64
-	var count int
+	sum, count := 0.0, 0
 	for _, of := range nodes {
 		full := slices.IndexFunc(of, func(u trial.Usage) bool { return u.Instances > 0 && u.Instances >= instances })
-		if full < 0 {
-			continue
-		}
 		for i := full - 1; i >= 0; i-- {
 			if of[i].Instances == 0 {
 				sum += float64(of[full].Memory-of[i].Memory) / float64(of[full].Instances) * 1000
@@ -373,8 +305,5 @@ func memoryPerInstances(nodes [][]trial.Usage, instances int) float64 {
 			}
 		}
 	}
-	if count == 0 {
-		return 0
-	}
-	return max(sum/float64(count), 0)
+	return max(sum/float64(max(count, 1)), 0)
 }

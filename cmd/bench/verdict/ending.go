@@ -12,56 +12,61 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// endings returns the ids that any node that could be asked ended with.
-func endings(t *trial.Trial, what func(trial.Ending) []string) []string {
-	found := make(map[string]bool)
+// facts is a trial with what several figures are made of.
+type facts struct {
+	*trial.Trial
+	expected []int                // nodes that must answer until the end: all but lost ones
+	answered []trial.Ending       // of nodes that could be asked at the end
+	silent   []string             // names of expected nodes without one ending
+	lists    map[int][]trial.List // that came, of each node, by the time of asking
+	kills    []trial.Micros       // when processes were ended, by time
+	watched  keys
+}
+
+// factsOf collects the facts of a trial. A node with several endings counts as silent, because nobody knows which one
+// counts.
+func factsOf(t *trial.Trial) *facts {
+	came := slices.DeleteFunc(slices.Clone(t.Lists), func(l trial.List) bool { return l.Failed })
+	f := &facts{Trial: t, lists: byNode(came), watched: keysOf(t.History)}
+	var lost []int
+	for _, fault := range t.Faults {
+		if fault.Kind == scenario.Lose {
+			lost = append(lost, fault.Nodes...)
+		}
+		for _, k := range fault.Kills {
+			f.kills = append(f.kills, k.At)
+		}
+	}
+	slices.Sort(f.kills)
+	endings, failed := make(map[int]int), make(map[int]bool)
 	for _, e := range t.Ending {
+		endings[e.Node]++
 		if e.Failed != "" {
+			failed[e.Node] = true
 			continue
 		}
-		for _, id := range what(e) {
-			found[id] = true
+		f.answered = append(f.answered, e)
+	}
+	for node := range t.Nodes {
+		if slices.Contains(lost, node) {
+			continue
+		}
+		f.expected = append(f.expected, node)
+		if endings[node] != 1 || failed[node] {
+			f.silent = append(f.silent, t.NodeName(node))
 		}
 	}
-	return names(found)
+	return f
 }
 
-// lostNodes returns the nodes that were lost with their disks.
-func lostNodes(t *trial.Trial) []int {
-	var lost []int
-	for _, f := range t.Faults {
-		if f.Kind == scenario.Lose {
-			lost = append(lost, f.Nodes...)
-		}
+// endings returns the ids that any node ended with.
+func (f *facts) endings(what func(trial.Ending) []string) []string {
+	var found []string
+	for _, e := range f.answered {
+		found = append(found, what(e)...)
 	}
-	return lost
+	return unique(found)
 }
-
-// expected returns the nodes that must answer until the end: all but lost ones.
-func expected(t *trial.Trial) []int {
-	lost := lostNodes(t)
-	return slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(lost, n) })
-}
-
-// silentNodes returns the names of the nodes that were not asked at the end, or gave no answer; lost ones are not
-// expected to. A node with several answers counts as silent, too, because nobody knows which one counts.
-func silentNodes(t *trial.Trial) []string {
-	answers, failed := make(map[int]int), make(map[int]bool)
-	for _, e := range t.Ending {
-		answers[e.Node]++
-		failed[e.Node] = failed[e.Node] || e.Failed != ""
-	}
-	var silent []string
-	for _, node := range expected(t) {
-		if answers[node] != 1 || failed[node] {
-			silent = append(silent, t.NodeName(node))
-		}
-	}
-	return silent
-}
-
-// nodesOfDatacenter is how many nodes each datacenter of every comparison has.
-const nodesOfDatacenter = 3
 
 // uncounted says which nodes of the scenario the trial does not know, or returns "" if it knows all.
 func uncounted(t *trial.Trial, s scenario.Scenario) string {
@@ -69,11 +74,11 @@ func uncounted(t *trial.Trial, s scenario.Scenario) string {
 	for _, n := range t.Nodes {
 		of[n.Datacenter]++
 	}
-	datacenters := max(s.Datacenters, 1)
-	if len(of) != datacenters || slices.ContainsFunc(slices.Collect(maps.Values(of)), func(nodes int) bool { return nodes != nodesOfDatacenter }) {
-		return fmt.Sprintf("undecided: it has %d nodes in %d datacenters, and should have %d in each of %d", len(t.Nodes), len(of), nodesOfDatacenter, datacenters)
+	datacenters, each := max(s.Datacenters, 1), scenario.NodesPerDatacenter
+	if len(of) == datacenters && len(t.Nodes) == datacenters*each && slices.Max(slices.Collect(maps.Values(of))) == each {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("undecided: it has %d nodes in %d datacenters, and should have %d in each of %d", len(t.Nodes), len(of), each, datacenters)
 }
 
 // withoutOldLists returns a trial whose ending counts nothing as revived if the list may be older than the cancel.
@@ -97,37 +102,39 @@ func withoutOldLists(t *trial.Trial, age time.Duration) *trial.Trial {
 
 // convergence compares what the nodes held at the end with each other, and with what the rule says. Nodes that gave no
 // answer leave it undecided, unless the others differ already.
-func convergence(t *trial.Trial, watched keys) Convergence {
+func (f *facts) convergence() Convergence {
 	c := Convergence{Result: OK, Differ: []string{}, Lost: []string{}}
-	asked := slices.DeleteFunc(slices.Clone(t.Ending), func(e trial.Ending) bool { return e.Failed != "" })
-	for _, key := range held(asked, watched) {
-		holders := holders(t, asked, key)
+	for _, key := range f.held() {
+		holders := make(map[int64][]string) // names of nodes by version; 0 if it is not registered
+		for _, e := range f.answered {
+			holders[e.Keys[key]] = append(holders[e.Keys[key]], f.NodeName(e.Node))
+		}
 		if len(holders) > 1 {
-			c.Differ = append(c.Differ, key)
 			var parts []string
 			for _, v := range slices.Backward(slices.Sorted(maps.Keys(holders))) {
 				parts = append(parts, fmt.Sprintf("version %d at %s", v, strings.Join(holders[v], ", ")))
 			}
+			c.Differ = append(c.Differ, key)
 			c.setText("%s differs: %s", key, strings.Join(parts, "; "))
 			continue
 		}
 		for version := range holders {
-			if older(watched[key], version) {
+			if older(f.watched[key], version) {
 				c.Lost = append(c.Lost, key)
-				c.setText("every node holds version %d of %s, though %s had been acknowledged", version, key, newestOf(watched[key]))
+				c.setText("every node holds version %d of %s, though %s had been acknowledged", version, key, newestOf(f.watched[key]))
 			}
 		}
 	}
-	for _, id := range append(oneSided(asked), sealedApart(t, asked)...) {
+	for _, id := range append(f.oneSided(), f.sealedApart()...) {
 		c.Differ = append(c.Differ, id)
 		c.setText("some nodes list the instance %s, others do not, or in another version", id)
 	}
 	switch {
 	case len(c.Differ)+len(c.Lost) > 0:
 		c.Result = Violated
-	case len(asked) == 0 || len(silentNodes(t)) > 0:
+	case len(f.answered) == 0 || len(f.silent) > 0:
 		c.Result = Undecided
-		c.setText("%d of %d nodes gave an answer at the end", len(expected(t))-len(silentNodes(t)), len(t.Nodes))
+		c.setText("%d of %d nodes gave an answer at the end", len(f.expected)-len(f.silent), len(f.Nodes))
 	}
 	return c
 }
@@ -140,34 +147,19 @@ func (c *Convergence) setText(format string, args ...any) {
 }
 
 // held returns the watched keys that were called, or that a node holds.
-func held(asked []trial.Ending, watched keys) []string {
-	found := make(map[string]bool)
-	for name := range watched {
-		found[name] = true
+func (f *facts) held() []string {
+	found := f.watched.names()
+	for _, e := range f.answered {
+		found = slices.AppendSeq(found, maps.Keys(e.Keys))
 	}
-	for _, e := range asked {
-		for key := range e.Keys {
-			found[key] = true
-		}
-	}
-	return names(found)
-}
-
-// holders returns the names of the nodes by the version of a key that they hold; 0 if it is not registered.
-func holders(t *trial.Trial, asked []trial.Ending, key string) map[int64][]string {
-	found := make(map[int64][]string)
-	for _, e := range asked {
-		found[e.Keys[key]] = append(found[e.Keys[key]], t.NodeName(e.Node))
-	}
-	return found
+	return unique(found)
 }
 
 // sealedApart returns the sealed instances that not all nodes hold in the same version.
-func sealedApart(t *trial.Trial, asked []trial.Ending) []string {
-	var found []string
-	for number, sealed := range t.Sealed {
+func (f *facts) sealedApart() (found []string) {
+	for number, sealed := range f.Sealed {
 		versions := make(map[int]bool)
-		for _, e := range asked {
+		for _, e := range f.answered {
 			if number < len(e.Sealed) {
 				versions[e.Sealed[number]] = true
 			}
@@ -179,11 +171,36 @@ func sealedApart(t *trial.Trial, asked []trial.Ending) []string {
 	return found
 }
 
+// oneSided returns the instances that only some of the nodes lack, or list although they were canceled.
+func (f *facts) oneSided() []string {
+	missing, revived := make(map[string]int), make(map[string]int) // how many nodes have it so
+	for _, e := range f.answered {
+		for _, id := range e.Missing {
+			missing[id]++
+		}
+		for _, id := range e.Revived {
+			revived[id]++
+		}
+	}
+	var found []string
+	for _, nodes := range []map[string]int{missing, revived} {
+		for id, of := range nodes {
+			if of < len(f.answered) {
+				found = append(found, id)
+			}
+		}
+	}
+	return unique(found)
+}
+
 // older reports whether a version is older than what a key must hold when all calls are over: an acknowledged write
 // was certainly sent after the version was written. Of two simultaneous writes either may be the later one, which
 // counts.
 func older(calls []trial.Call, version int64) bool {
-	look := lastLook(version)
+	look := trial.Call{Action: trial.Look, Version: version, Outcome: trial.Done, Called: endless, Returned: endless} // after everything
+	if version == 0 {
+		look.Outcome = trial.NotFound
+	}
 	seen, end := seenBy(calls, look), trial.Micros(math.MinInt64)
 	for _, c := range calls {
 		if c.Action != trial.Look && c.Version == seen {
@@ -194,15 +211,6 @@ func older(calls []trial.Call, version int64) bool {
 	return behind > 0 && slices.ContainsFunc(calls, func(c trial.Call) bool {
 		return c.Action != trial.Look && c.Outcome == trial.Done && c.Version > seen && c.Called > end
 	})
-}
-
-// lastLook returns a look after everything.
-func lastLook(version int64) trial.Call {
-	look := trial.Call{Action: trial.Look, Version: version, Outcome: trial.Done, Called: endless, Returned: endless}
-	if version == 0 {
-		look.Outcome = trial.NotFound
-	}
-	return look
 }
 
 // newestOf names the newest acknowledged write.
@@ -217,26 +225,4 @@ func newestOf(calls []trial.Call) string {
 		return "its cancel"
 	}
 	return fmt.Sprintf("version %d", newest.Version)
-}
-
-// oneSided returns the instances that only some of the nodes lack, or list although they were canceled.
-func oneSided(asked []trial.Ending) []string {
-	found := make(map[string]bool)
-	for _, what := range []func(trial.Ending) []string{
-		func(e trial.Ending) []string { return e.Missing },
-		func(e trial.Ending) []string { return e.Revived },
-	} {
-		count := make(map[string]int)
-		for _, e := range asked {
-			for _, id := range what(e) {
-				count[id]++
-			}
-		}
-		for id, of := range count {
-			if of < len(asked) {
-				found[id] = true
-			}
-		}
-	}
-	return names(found)
 }

@@ -36,72 +36,62 @@ var register = porcupine.Model{
 
 // history checks the calls on each watched key, where the column promises that they are linearizable. No promise is
 // made between datacenters: each is checked on its own.
-func history(t *trial.Trial, c scenario.Column, watched keys, patience time.Duration) History {
+func (f *facts) history(c scenario.Column, patience time.Duration) History {
 	h := History{Result: OK, Violated: []string{}}
-	for _, name := range watched.names() {
-		h.Overlapping += overlapping(watched[name])
-		h.Unknown += unknown(watched[name])
+	for _, name := range f.watched.names() {
+		overlapping, unknown := doubts(f.watched[name])
+		h.Overlapping, h.Unknown = h.Overlapping+overlapping, h.Unknown+unknown
 	}
 	if !c.Linearizable() {
 		h.Result = Unpromised
 		return h
 	}
-	for _, name := range watched.names() {
+	for _, name := range f.watched.names() {
 		h.Keys++
-		if unlooked(watched[name]) {
+		if unlooked(f.watched[name]) {
 			h.Unread = append(h.Unread, name)
 			h.Result = Undecided
 		}
 	}
-	for _, name := range watched.names() {
-		for _, dc := range datacenters(t, watched[name]) {
-			calls := informative(local(t, watched[name], dc))
+	for _, name := range f.watched.names() {
+		for _, dc := range datacenters(f.Trial, f.watched[name]) {
+			calls := informative(local(f.Trial, f.watched[name], dc))
 			h.Calls += len(calls)
-			h.check(name, calls, patience)
+			h.add(name, check(calls, patience))
 		}
 	}
+	h.Violated = slices.Compact(h.Violated) // of several datacenters
 	return h
 }
 
-// check adds the checker's result for one key's calls.
-func (h *History) check(name string, calls []trial.Call, patience time.Duration) {
-	switch check(calls, patience) {
-	case porcupine.Unknown:
-		if h.Result == OK {
-			h.Result = Undecided
-		}
-	case porcupine.Illegal:
+// add adds the checker's result for one key.
+func (h *History) add(name string, result porcupine.CheckResult) {
+	switch {
+	case result == porcupine.Illegal:
 		h.Result = Violated
-		if !slices.Contains(h.Violated, name) {
-			h.Violated = append(h.Violated, name)
-		}
+		h.Violated = append(h.Violated, name)
+	case result == porcupine.Unknown && h.Result == OK:
+		h.Result = Undecided
 	}
 }
 
-// overlapping counts the writes that began while another write of the key was under way. It is unknown when a write of
-// unknown outcome ended, so overlapping one does not count. The calls are in the order of their times.
-func overlapping(calls []trial.Call) int {
-	count := 0
+// doubts counts the writes that began while another write of the key was under way, and those that may or may not have
+// taken effect. It is unknown when such a one ended, so overlapping it does not count. The calls are in the order of
+// their times.
+func doubts(calls []trial.Call) (overlapping, unknown int) {
 	until := trial.Micros(math.MinInt64) // when the last of the writes so far returned
 	for _, c := range calls {
 		if c.Action == trial.Look || c.Outcome == trial.Refused || c.Outcome == trial.Unreached {
 			continue
 		}
-		count += toNumber(c.Called < until)
-		if c.Outcome != trial.Unknown {
-			until = max(until, c.Returned)
+		overlapping += toNumber(c.Called < until)
+		if c.Outcome == trial.Unknown {
+			unknown++
+			continue
 		}
+		until = max(until, c.Returned)
 	}
-	return count
-}
-
-// unknown counts the writes that may or may not have taken effect.
-func unknown(calls []trial.Call) int {
-	count := 0
-	for _, c := range calls {
-		count += toNumber(c.Action != trial.Look && c.Outcome == trial.Unknown)
-	}
-	return count
+	return overlapping, unknown
 }
 
 // unlooked reports whether a key was written, or may have been, but no look at it was answered: anything explains
@@ -114,19 +104,17 @@ func unlooked(calls []trial.Call) bool {
 // datacenters returns the places where a key's history is checked: those where it was written, or read in a version
 // that nobody wrote.
 func datacenters(t *trial.Trial, calls []trial.Call) []string {
-	found := make(map[string]bool)
+	var found []string
 	written := map[int64]bool{0: true}
 	for _, c := range calls {
-		if c.Action == trial.Write {
-			written[c.Version] = true
-		}
+		written[c.Version] = written[c.Version] || c.Action == trial.Write
 	}
 	for _, c := range calls {
 		if c.Action != trial.Look || c.Outcome.Answered() && !written[sees(c)] {
-			found[datacenter(t, c.Node)] = true
+			found = append(found, datacenter(t, c.Node))
 		}
 	}
-	return names(found)
+	return unique(found)
 }
 
 // local returns the calls on a key as a datacenter must explain them: writes of other datacenters arrive at any time
@@ -147,7 +135,7 @@ func local(t *trial.Trial, calls []trial.Call, dc string) []trial.Call {
 
 // pending returns a call that has not returned.
 func pending(c trial.Call) trial.Call {
-	if c.Outcome == trial.Done || c.Outcome == trial.NotFound || c.Outcome == trial.Unknown {
+	if c.Outcome.Answered() || c.Outcome == trial.Unknown {
 		c.Outcome, c.Returned = trial.Unknown, endless
 	}
 	return c
@@ -158,9 +146,7 @@ func informative(calls []trial.Call) []trial.Call {
 	var found []trial.Call
 	for _, c := range calls {
 		switch {
-		case c.Action == trial.Look && c.Outcome.Answered(),
-			c.Action == trial.Write && c.Outcome == trial.Done,
-			c.Action == trial.Remove && c.Outcome.Answered():
+		case c.Outcome == trial.Done, c.Outcome == trial.NotFound && c.Action != trial.Write:
 			found = append(found, c)
 		case c.Action != trial.Look && c.Outcome == trial.Unknown:
 			found = append(found, pending(c))
@@ -171,13 +157,13 @@ func informative(calls []trial.Call) []trial.Call {
 
 // check asks whether calls on one key, as informative returns them, can be explained by a single copy.
 func check(calls []trial.Call, patience time.Duration) porcupine.CheckResult {
-	if writtenOnce(calls) {
-		if explainsVersions(calls) {
-			return porcupine.Ok
-		}
-		return porcupine.Illegal
+	switch {
+	case !writtenOnce(calls):
+		return porcupine.CheckOperationsTimeout(register, operationsOf(calls), patience)
+	case explainsVersions(calls):
+		return porcupine.Ok
 	}
-	return porcupine.CheckOperationsTimeout(register, operationsOf(calls), patience)
+	return porcupine.Illegal
 }
 
 // operationsOf returns the calls on one key for the checker, which searches for long if many calls overlap, and calls

@@ -42,9 +42,14 @@ func of(c trial.Call, o trial.Outcome) trial.Call {
 	return c
 }
 
-// judged returns the verdict on a history of the column cp.
-func judged(calls ...trial.Call) History {
-	return history(&trial.Trial{Nodes: three}, cp, keysOf(calls), patience)
+// historyOf returns the verdict on a history of the column cp.
+func historyOf(nodes []trial.Node, calls ...trial.Call) History {
+	return factsOf(&trial.Trial{Nodes: nodes, History: calls}).history(cp, patience)
+}
+
+// stalenessIn returns how stale the looks among calls are.
+func stalenessIn(calls []trial.Call) Staleness {
+	return stalenessOf(keysOf(calls).answers(), func(trial.Call) bool { return true })
 }
 
 func TestHistoriesThatNoSingleCopyExplainsAreViolated(t *testing.T) {
@@ -61,7 +66,7 @@ func TestHistoriesThatNoSingleCopyExplainsAreViolated(t *testing.T) {
 		{"a removal that found what was removed", []trial.Call{write(1, 0, 1), remove(2, 2, 3), remove(3, 4, 5), look(0, 6, 7)}},
 		{"an old read beside one that has not returned", []trial.Call{write(1, 0, 1), look(1, 2, 30), write(2, 3, 4), look(1, 6, 7)}},
 	} {
-		h := judged(c.calls...)
+		h := historyOf(three, c.calls...)
 		expect.That(t, h.Result == Violated && slices.Equal(h.Violated, []string{"own-1"}), "%s: %s (%v), want violated", c.name, h.Result, h.Violated)
 	}
 }
@@ -87,9 +92,7 @@ func TestHistoryIsLinearizableInEachDatacenter(t *testing.T) {
 		c.Node = 4
 		return c
 	}
-	check := func(calls ...trial.Call) Result {
-		return history(&trial.Trial{Nodes: six}, cp, keysOf(calls), patience).Result
-	}
+	check := func(calls ...trial.Call) Result { return historyOf(six, calls...).Result }
 	expect.Equal(t, check(write(1, 0, 1), write(2, 2, 3), abroad(look(1, 4, 5)), look(2, 6, 7)), OK, "an old answer from abroad:")
 	expect.Equal(t, check(abroad(write(1, 0, 1)), write(2, 2, 3), abroad(write(3, 4, 5)), look(2, 6, 7), look(3, 8, 9)), OK,
 		"a write from abroad that arrives late:")
@@ -115,7 +118,7 @@ func TestKeyThatIsWrittenAndNeverReadIsUndecided(t *testing.T) {
 		{"never written, and read", []trial.Call{look(5, 0, 1)}, Violated},
 		{"written here, read abroad in a version that nobody wrote", []trial.Call{write(1, 0, 1), abroad}, Violated},
 	} {
-		got := history(&trial.Trial{Nodes: six}, cp, keysOf(c.calls), patience)
+		got := historyOf(six, c.calls...)
 		expect.That(t, got.Result == c.want, "%s: %+v, want %s", c.name, got, c.want)
 	}
 }
@@ -221,9 +224,9 @@ func TestHistoriesOfASingleCopyAreExplainedAndNeverStale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		later := rapid.Bool().Draw(t, "later")
 		calls := atomic(t, later)
-		h := judged(calls...)
+		h := historyOf(three, calls...)
 		need.That(t, h.Result == OK || h.Result == Undecided && len(h.Unread) == 1, "%s: %+v", h.Result, calls)
-		s := keysOf(calls).staleness(always)
+		s := stalenessIn(calls)
 		need.That(t, later || s.Stale == 0, "%d answers of a single copy are called stale: %+v", s.Stale, calls)
 	})
 }
@@ -239,10 +242,11 @@ func TestHistoriesWithStaleAnswersAreNotExplained(t *testing.T) {
 			}
 			calls[spoilt].Version = rapid.Int64Range(0, int64(len(calls))).Draw(t, "version")
 			calls[spoilt].Outcome = trial.Done
-			h := judged(calls...)
-			stale := keysOf(calls).staleness(always).Stale
+			h := historyOf(three, calls...)
+			stale := stalenessIn(calls).Stale
 			// Of two simultaneous writes, or with one of unknown outcome, nobody knows which came later.
-			certain := overlapping(calls) == 0 && unknown(calls) == 0
+			overlapping, unknown := doubts(calls)
+			certain := overlapping == 0 && unknown == 0
 			need.That(t, stale <= 0 || h.Result != OK || !certain, "%d stale answers, but the history is explained: %+v", stale, calls)
 			ordered = ordered || stale > 0 && certain
 			if h.Result == Violated {
@@ -277,8 +281,8 @@ func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
 // A write of unknown outcome may have ended at any time; that it has no end makes no later write overlap it.
 func TestWritesOverlapThoseThatAreKnownToBeUnderWay(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 3), of(write(2, 1, 0), trial.Unknown), write(3, 2, 4), look(3, 3, 9), write(4, 5, 6)}
-	expect.Equal(t, overlapping(calls), 2, "overlapping writes:")
-	expect.Equal(t, unknown(calls), 1, "of unknown outcome:")
+	overlapping, unknown := doubts(calls)
+	expect.That(t, overlapping == 2 && unknown == 1, "%d overlapping writes, %d of unknown outcome, want 2 and 1", overlapping, unknown)
 }
 
 func TestVersionsAreWrittenOnceIfNoneIsRemovedNorWrittenTwice(t *testing.T) {

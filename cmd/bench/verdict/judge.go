@@ -1,8 +1,8 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,225 +20,42 @@ func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 // judge is Judge with a time limit for the checker of each history.
 func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time.Duration) Verdict {
 	t = withoutOldLists(t, c.ListAge())
-	watched := keysOf(t.History)
+	f := factsOf(t)
+	all, looks := byNode(t.Lists), f.watched.answers()
 	v := Verdict{
 		Operations: operations(t),
-		Reads:      duringTheLoad(t, func(s trial.Series) bool { return s.Operation.Reads() }),
-		Writes:     duringTheLoad(t, func(s trial.Series) bool { return s.Operation.Writes() }),
+		Reads:      duringTheLoad(t, trial.Operation.Reads),
+		Writes:     duringTheLoad(t, trial.Operation.Writes),
 		Worst:      worst(t.Clients),
-		Staleness:  watched.staleness(always),
-		Windows:    windows(t, s, watched),
+		Staleness:  stalenessOf(looks, func(trial.Call) bool { return true }),
+		Windows:    windows(t, s, looks),
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
-		Removal:    spreadOfMicros(slices.Collect(maps.Values(lastGone(t.Departures, false)))),
-		Ghosts:     integral(answeredLists(t.Lists), t.Length, func(l trial.List) int { return l.Ghosts }),
-		Missing:    integral(t.Lists, t.Length, func(l trial.List) int { return l.Missing }),
-		Unanswered: integral(t.Lists, t.Length, func(l trial.List) int { return toNumber(l.Failed) }),
-		Healing:    healings(t),
-		Losses:     losses(t, s),
-		Lost:       endings(t, func(e trial.Ending) []string { return e.Missing }),
-		Revived:    revived(t),
-		Dead:       endings(t, func(e trial.Ending) []string { return e.Dead }),
-		Elections:  elections(t),
-		Leaderless: leaderless(t),
+		Removal:    removal(t.Departures),
+		Ghosts:     integral(f.lists, t.Length, func(l trial.List) int { return l.Ghosts }),
+		Missing:    integral(all, t.Length, func(l trial.List) int { return l.Missing }),
+		Unanswered: integral(all, t.Length, func(l trial.List) int { return toNumber(l.Failed) }),
+		Healing:    f.healings(),
+		Losses:     f.losses(s),
+		Lost:       f.endings(func(e trial.Ending) []string { return e.Missing }),
+		Revived:    f.revived(),
+		Dead:       f.endings(func(e trial.Ending) []string { return e.Dead }),
 		Cost:       cost(t, s),
-		History:    history(t, c, watched, patience),
-		Converged:  convergence(t, watched),
+		History:    f.history(c, patience),
+		Converged:  f.convergence(),
 
 		FalseEvictions: falseEvictions(t.Evictions),
-		Told:           told(t) && !s.HeartbeatsOnly(), // nobody observes those
-		Listed:         listed(t),
+		Told:           f.told() && !s.HeartbeatsOnly(), // nobody observes those
+		Listed:         f.listed(),
 		Invalid:        Invalid(t),
 	}
-	v.Broken = broken(t, c, s, &v)
-	return v
-}
-
-// always accepts everything.
-func always[T any](T) bool { return true }
-
-// Completed is the limit, without its mode, that an incomplete trial breaks.
-const Completed = "the trial is completed"
-
-// Linearizable is the limit, without its mode, that a trial breaks if no single copy explains its histories, or the
-// checker could not decide them.
-const Linearizable = "histories are linearizable"
-
-// limits collects those that a trial did not keep.
-type limits struct {
-	column string
-	broken []Broken
-}
-
-// broken lists the limits that a trial did not keep: what its column always promises, and what its scenario states.
-// Anything not asked, not answered or not decided is a broken limit. Systems other than ours have no limits.
-func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) []Broken {
-	l := limits{column: c.Name, broken: []Broken{}}
-	if !c.Promises() {
-		return l.broken
-	}
-	stated := s.LimitsOf(c)
-	if t.Failed != "" {
-		l.add(Completed, t.Failed)
-	}
-	promised := v.Losses
+	v.Elections, v.Leaderless = leaders(t)
+	lost := v.Losses
 	if !c.Leads() {
-		promised.Heartbeats = forgotten(withContact(t), s, endsOfProcesses(t))
+		lost.Heartbeats = f.forgotten(s, f.split)
 	}
-	l.promises(v, promised, stated.MayLose)
-	if t.Failed != "" {
-		return l.broken
-	}
-	l.asked(t, c, s, v)
-	if s.HeartbeatsOnly() && len(v.Invalid) > 0 {
-		return l.broken // a load that never arrived says nothing about a column
-	}
-	l.demanded(t, s, v, stated.MayLose)
-	l.stated(stated, t, v)
-	return l.broken
-}
-
-func (l *limits) add(limit, got string) {
-	l.broken = append(l.broken, Broken{Limit: fmt.Sprintf("%s: %s", l.column, limit), Got: got})
-}
-
-// promises checks those of the column; lost is what it lost against them. mayLose allows losing the last moments of a
-// killed node; the nodes must agree all the same.
-func (l *limits) promises(v *Verdict, lost Losses, mayLose bool) {
-	switch v.History.Result {
-	case Violated:
-		l.add(Linearizable, "no single copy explains the calls on "+strings.Join(v.History.Violated, ", "))
-	case Undecided:
-		l.add(Linearizable, "undecided: "+v.History.Doubt())
-	}
-	if v.Converged.Result != OK && !(mayLose && v.Converged.Result == Violated && len(v.Converged.Differ) == 0) {
-		l.add("nodes converge, and no update is lost against the rule", v.Converged.Text)
-	}
-	if len(v.Lost) > 0 {
-		l.add("nothing is lost", counted(v.Lost)+" not listed by some node at the end, though acknowledged and alive")
-	}
-	if mayLose {
-		return
-	}
-	if len(v.Revived) > 0 {
-		l.add("nothing is revived", counted(v.Revived)+" listed after the acknowledged cancel")
-	}
-	for _, loss := range lost.all() {
-		if loss.Count > 0 {
-			l.add(loss.limit, counted(loss.Names)+" "+loss.what)
-		}
-	}
-}
-
-// Doubt says why a history is undecided.
-func (h History) Doubt() string {
-	if len(h.Unread) > 0 {
-		return counted(h.Unread) + " written, and never read"
-	}
-	return "the checker ran out of time"
-}
-
-// asked requires that what is judged was requested, and answered.
-func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) {
-	if c.Linearizable() && s.Load.Writes > 0 && v.History.Calls == 0 {
-		l.add(Linearizable, "undecided: no call on a watched key is known")
-	}
-	if silent := silentNodes(t); len(silent) > 0 {
-		l.add("every node answers at the end", strings.Join(silent, ", ")+" did not")
-	}
-	if text := uncounted(t, s); text != "" {
-		l.add("every node answers at the end", text)
-	}
-	if unjudged := v.Losses.unjudged(t, s); unjudged != "" {
-		l.add("losses can be judged", unjudged)
-	}
-}
-
-// demanded requires observations without which a promise would be kept whatever happens.
-func (l *limits) demanded(t *trial.Trial, s scenario.Scenario, v *Verdict, mayLose bool) {
-	if mayLose {
-		return
-	}
-	if !v.Listed && !s.HeartbeatsOnly() {
-		l.add("nothing is revived", "undecided: a node gave no list during the load")
-	}
-	if s.Load.Instances > 0 && v.Losses.Heartbeats.Of == 0 {
-		l.add("no living instance is forgotten", "undecided: no heartbeat was answered")
-	}
-}
-
-// counted says how many instances there are, and names the first three.
-func counted(ids []string) string {
-	const named = 3
-	text := strings.Join(ids[:min(named, len(ids))], ", ")
-	if len(ids) > named {
-		text += ", …"
-	}
-	if len(ids) == 1 {
-		return fmt.Sprintf("1 instance (%s)", text)
-	}
-	return fmt.Sprintf("%d instances (%s)", len(ids), text)
-}
-
-func (l *limits) stated(s scenario.Limits, t *trial.Trial, v *Verdict) {
-	l.longest("write-gap", s.WriteGap, v.Writes.Count, v.Writes.LongestGap)
-	l.longest("read-gap", s.ReadGap, v.Reads.Count, v.Reads.LongestGap)
-	l.least("write-success", s.WriteSuccess, v.Writes)
-	l.least("read-success", s.ReadSuccess, v.Reads)
-	h, ended := lastHealing(t, v.Healing)
-	l.longest("converged", s.Converged, toNumber(ended), h.Seconds)
-	if s.FalseEvictions != nil {
-		l.falseEvictions(*s.FalseEvictions, v)
-	}
-	l.removal(s.Removal, v.Removal)
-}
-
-func (l *limits) falseEvictions(most int, v *Verdict) {
-	limit := fmt.Sprintf("false-evictions at most %d", most)
-	switch {
-	case v.FalseEvictions > most:
-		l.add(limit, fmt.Sprint(v.FalseEvictions))
-	case !v.Told:
-		l.add(limit, "undecided: a node's stream of changes was read for less than half of the time")
-	}
-}
-
-// nothing is a limit's value when there is nothing to compare it with.
-const nothing = "nothing that it could be held against"
-
-// longest checks a limit on seconds against each measured value; negative ones did not end within the trial.
-func (l *limits) longest(name string, limit *scenario.Span, measured int, got float64) {
-	if limit == nil {
-		return
-	}
-	text := fmt.Sprintf("%s at most %s", name, limit)
-	switch {
-	case measured == 0:
-		l.add(text, nothing)
-	case got < 0:
-		l.add(text, "not within the trial")
-	case got > limit.Duration().Seconds():
-		l.add(text, fmt.Sprintf("%.4g s", got))
-	}
-}
-
-// least checks a limit on the share of calls that were answered.
-func (l *limits) least(name string, limit *float64, got Calls) {
-	switch {
-	case limit == nil:
-	case got.Count == 0:
-		l.add(fmt.Sprintf("%s at least %v", name, *limit), nothing)
-	case got.Success < *limit:
-		l.add(fmt.Sprintf("%s at least %v", name, *limit), fmt.Sprintf("%.4g", got.Success))
-	}
-}
-
-func (l *limits) removal(limit *scenario.Span, got Spread) {
-	if limit != nil && got.Never > 0 {
-		l.add(fmt.Sprintf("removal at most %s", limit), fmt.Sprintf("%d of %d were listed until the end", got.Never, got.Never+got.Count))
-		return
-	}
-	l.longest("removal", limit, got.Count, got.P99)
+	v.Broken = broken(&judged{f, &v, c, s, s.LimitsOf(c), lost})
+	return v
 }
 
 func toNumber(is bool) int {
@@ -248,14 +65,225 @@ func toNumber(is bool) int {
 	return 0
 }
 
-// lastHealing returns the healing of the fault that ended last.
-func lastHealing(t *trial.Trial, healings []Healing) (Healing, bool) {
-	var last Healing
-	found := false
-	for _, h := range healings {
-		if !found || t.Faults[h.Fault].To > t.Faults[last.Fault].To {
-			last, found = h, true
+// judged is what limits are held against.
+type judged struct {
+	*facts
+	*Verdict
+	column   scenario.Column
+	scenario scenario.Scenario
+	limits   scenario.Limits
+	lost     Losses // against the column's promises
+}
+
+// scope says which trials need not keep a limit.
+type scope int
+
+const (
+	lossless  scope = 1 << iota // those whose scenario allows losses
+	completed                   // those that were not completed
+	carried                     // loads of heartbeats that never arrived: they say nothing about a column
+)
+
+// Completed is the limit, without its column, that an incomplete trial breaks.
+const Completed = "the trial is completed"
+
+// Linearizable is the limit, without its column, that a trial breaks if no single copy explains its histories, or the
+// checker could not decide them.
+const Linearizable = "histories are linearizable"
+
+// Limits that several rows guard.
+const (
+	answering = "every node answers at the end"
+	reviving  = "nothing is revived"
+	living    = "no living instance is forgotten"
+)
+
+// promise is a limit of all Rollcall columns. got returns what the trial has instead, or "" if it kept the promise.
+type promise struct {
+	limit string
+	of    scope
+	got   func(*judged) string
+}
+
+// promises lists first what a column promises, and then what could hide that it was broken: what was not asked, not
+// answered or not decided breaks a limit, too.
+var promises = slices.Concat([]promise{
+	{Completed, 0, func(j *judged) string { return j.Failed }},
+	{Linearizable, 0, unexplained},
+	{"nodes converge, and no update is lost against the rule", 0, apart},
+	{"nothing is lost", 0, func(j *judged) string {
+		return counted(j.Lost, "not listed by some node at the end, though acknowledged and alive")
+	}},
+	{reviving, lossless, func(j *judged) string { return counted(j.Revived, "listed after the acknowledged cancel") }},
+}, lossPromises(), []promise{
+	{Linearizable, completed, func(j *judged) string {
+		due := j.column.Linearizable() && j.scenario.Load.Writes > 0
+		return when(due && j.History.Calls == 0, "undecided: no call on a watched key is known")
+	}},
+	{answering, completed, func(j *judged) string { return when(len(j.silent) > 0, strings.Join(j.silent, ", ")+" did not") }},
+	{answering, completed, func(j *judged) string { return uncounted(j.Trial, j.scenario) }},
+	{"losses can be judged", completed, func(j *judged) string { return j.unjudged(j.Losses, j.scenario) }},
+	{reviving, lossless | completed | carried, func(j *judged) string {
+		return when(!j.Listed && !j.scenario.HeartbeatsOnly(), "undecided: a node gave no list during the load")
+	}},
+	{living, lossless | completed | carried, func(j *judged) string {
+		return when(j.scenario.Load.Instances > 0 && j.Losses.Heartbeats.Of == 0, "undecided: no heartbeat was answered")
+	}},
+})
+
+func lossPromises() (all []promise) {
+	for _, kind := range LossKinds {
+		all = append(all, promise{kind.limit, lossless, func(j *judged) string { return counted(kind.Of(&j.lost).Names, kind.what) }})
+	}
+	return all
+}
+
+// when returns a text if something is the case.
+func when(is bool, text string) string {
+	if is {
+		return text
+	}
+	return ""
+}
+
+// bounds lists the limits that scenarios state. got returns the bound, and what the trial has instead, or "" if it kept
+// the bound or none is stated.
+var bounds = []struct {
+	name string
+	got  func(*judged) (bound, got string)
+}{
+	{"write-gap", func(j *judged) (bound, got string) {
+		return atMost(j.limits.WriteGap, j.Writes.Count, j.Writes.LongestGap)
+	}},
+	{"read-gap", func(j *judged) (bound, got string) {
+		return atMost(j.limits.ReadGap, j.Reads.Count, j.Reads.LongestGap)
+	}},
+	{"write-success", func(j *judged) (bound, got string) { return atLeast(j.limits.WriteSuccess, j.Writes) }},
+	{"read-success", func(j *judged) (bound, got string) { return atLeast(j.limits.ReadSuccess, j.Reads) }},
+	{"converged", func(j *judged) (bound, got string) {
+		return atMost(j.limits.Converged, len(j.Healing), j.lastHealing())
+	}},
+	{"false-evictions", falselyEvicted},
+	{"removal", removedLate},
+}
+
+// broken lists the limits that a trial did not keep. Systems other than ours have no limits.
+func broken(j *judged) []Broken {
+	found := []Broken{}
+	if !j.column.Promises() {
+		return found
+	}
+	excused := scope(0)
+	for of, is := range map[scope]bool{
+		lossless: j.limits.MayLose, completed: j.Failed != "", carried: j.scenario.HeartbeatsOnly() && len(j.Invalid) > 0,
+	} {
+		if is {
+			excused |= of
 		}
 	}
-	return last, found
+	for _, p := range promises {
+		if got := p.got(j); got != "" && p.of&excused == 0 {
+			found = append(found, Broken{Limit: j.column.Name + ": " + p.limit, Got: got})
+		}
+	}
+	for _, b := range bounds {
+		if bound, got := b.got(j); got != "" && (completed|carried)&excused == 0 {
+			found = append(found, Broken{Limit: fmt.Sprintf("%s: %s %s", j.column.Name, b.name, bound), Got: got})
+		}
+	}
+	return found
+}
+
+func unexplained(j *judged) string {
+	switch h := j.History; {
+	case h.Result == Violated:
+		return "no single copy explains the calls on " + strings.Join(h.Violated, ", ")
+	case h.Result != Undecided:
+		return ""
+	case len(h.Unread) > 0:
+		return "undecided: " + counted(h.Unread, "written, and never read")
+	}
+	return "undecided: the checker ran out of time"
+}
+
+// apart says how the nodes differ at the end. They must agree even where the last moments of a killed node may be lost.
+func apart(j *judged) string {
+	c := j.Converged
+	lossOnly := c.Result == Violated && len(c.Differ) == 0
+	return when(c.Result != OK && !(j.limits.MayLose && lossOnly), c.Text)
+}
+
+// counted says how many instances there are, and names the first three. It returns "" if there are none.
+func counted(ids []string, what string) string {
+	const named = 3
+	text := strings.Join(ids[:min(named, len(ids))], ", ")
+	switch {
+	case len(ids) == 0:
+		return ""
+	case len(ids) == 1:
+		return fmt.Sprintf("1 instance (%s) %s", text, what)
+	case len(ids) > named:
+		text += ", …"
+	}
+	return fmt.Sprintf("%d instances (%s) %s", len(ids), text, what)
+}
+
+// nothing is a limit's value when there is nothing to compare it with.
+const nothing = "nothing that it could be held against"
+
+// atMost holds a bound on seconds against a measured value; a negative one did not end within the trial.
+func atMost(limit *scenario.Span, measured int, seconds float64) (bound, got string) {
+	switch {
+	case limit == nil:
+		return "", ""
+	case measured == 0:
+		got = nothing
+	case seconds < 0:
+		got = "not within the trial"
+	case seconds > limit.Duration().Seconds():
+		got = fmt.Sprintf("%.4g s", seconds)
+	}
+	return fmt.Sprintf("at most %s", limit), got
+}
+
+// atLeast holds a bound on the share of calls that were answered against calls.
+func atLeast(limit *float64, calls Calls) (bound, got string) {
+	switch {
+	case limit == nil:
+		return "", ""
+	case calls.Count == 0:
+		got = nothing
+	case calls.Success < *limit:
+		got = fmt.Sprintf("%.4g", calls.Success)
+	}
+	return fmt.Sprintf("at least %v", *limit), got
+}
+
+func falselyEvicted(j *judged) (bound, got string) {
+	switch most := j.limits.FalseEvictions; {
+	case most == nil:
+		return "", ""
+	case j.FalseEvictions > *most:
+		got = fmt.Sprint(j.FalseEvictions)
+	case !j.Told:
+		got = "undecided: a node's stream of changes was read for less than half of the time"
+	}
+	return fmt.Sprintf("at most %d", *j.limits.FalseEvictions), got
+}
+
+func removedLate(j *judged) (bound, got string) {
+	bound, got = atMost(j.limits.Removal, j.Removal.Count, j.Removal.P99)
+	if bound != "" && j.Removal.Never > 0 {
+		got = fmt.Sprintf("%d of %d were listed until the end", j.Removal.Never, j.Removal.Never+j.Removal.Count)
+	}
+	return bound, got
+}
+
+// lastHealing returns how long the fault that ended last took to heal.
+func (j *judged) lastHealing() float64 {
+	if len(j.Healing) == 0 {
+		return 0
+	}
+	last := slices.MaxFunc(j.Healing, func(a, b Healing) int { return cmp.Compare(j.Faults[a.Fault].To, j.Faults[b.Fault].To) })
+	return last.Seconds
 }

@@ -66,11 +66,7 @@ func TestSoundTrialBreaksNoLimit(t *testing.T) {
 
 const (
 	converge  = "nodes converge, and no update is lost against the rule"
-	answer    = "every node answers at the end"
 	judgeable = "losses can be judged"
-	linear    = "histories are linearizable"
-	revive    = "nothing is revived"
-	living    = "no living instance is forgotten"
 	evicted   = "false-evictions at most 0"
 
 	untold   = "undecided: a node's stream of changes was read for less than half of the time"
@@ -99,19 +95,19 @@ func TestAlteredTrialsBreakALimit(t *testing.T) {
 		cp    []Broken // additional ones of cp, before the others
 	}{
 		{"a silent node at the end", silent, []Broken{
-			{converge, "2 of 3 nodes gave an answer at the end"}, {answer, "node3 did not"}, {judgeable, unjudged}, {evicted, untold}}, nil},
+			{converge, "2 of 3 nodes gave an answer at the end"}, {answering, "node3 did not"}, {judgeable, unjudged}, {evicted, untold}}, nil},
 		{"a node that was not asked at the end", func(t *trial.Trial) { t.Ending = t.Ending[1:] }, []Broken{
-			{converge, "2 of 3 nodes gave an answer at the end"}, {answer, "node1 did not"}, {judgeable, unjudged}, {evicted, untold}}, nil},
+			{converge, "2 of 3 nodes gave an answer at the end"}, {answering, "node1 did not"}, {judgeable, unjudged}, {evicted, untold}}, nil},
 		{"a node that was asked twice at the end", func(t *trial.Trial) { t.Ending = append(t.Ending, t.Ending[0]) }, []Broken{
-			{converge, "2 of 3 nodes gave an answer at the end"}, {answer, "node1 did not"}, {judgeable, unjudged}}, nil},
+			{converge, "2 of 3 nodes gave an answer at the end"}, {answering, "node1 did not"}, {judgeable, unjudged}}, nil},
 		{"a node that the trial does not know", func(t *trial.Trial) { t.Nodes = t.Nodes[:2] }, []Broken{
-			{answer, "undecided: it has 2 nodes in 1 datacenters, and should have 3 in each of 1"}}, nil},
+			{answering, "undecided: it has 2 nodes in 1 datacenters, and should have 3 in each of 1"}}, nil},
 		{"nodes of another datacenter", func(t *trial.Trial) { t.Nodes = six }, []Broken{
-			{converge, "3 of 6 nodes gave an answer at the end"}, {answer, "node4, node5, node6 did not"},
-			{answer, "undecided: it has 6 nodes in 2 datacenters, and should have 3 in each of 1"}, {judgeable, unjudged},
-			{revive, "undecided: a node gave no list during the load"}, {"converged at most 1s", "not within the trial"}, {evicted, untold}}, nil},
+			{converge, "3 of 6 nodes gave an answer at the end"}, {answering, "node4, node5, node6 did not"},
+			{answering, "undecided: it has 6 nodes in 2 datacenters, and should have 3 in each of 1"}, {judgeable, unjudged},
+			{reviving, "undecided: a node gave no list during the load"}, {"converged at most 1s", "not within the trial"}, {evicted, untold}}, nil},
 		{"no node was asked at the end", func(t *trial.Trial) { t.Ending = nil }, []Broken{
-			{converge, "0 of 3 nodes gave an answer at the end"}, {answer, "node1, node2, node3 did not"}, {judgeable, unjudged}, {evicted, untold}}, nil},
+			{converge, "0 of 3 nodes gave an answer at the end"}, {answering, "node1, node2, node3 did not"}, {judgeable, unjudged}, {evicted, untold}}, nil},
 		{"nodes that differ", func(t *trial.Trial) { t.Ending[1].Keys = map[string]int64{"own-1": 1} }, []Broken{
 			{converge, "own-1 differs: version 2 at node1, node3; version 1 at node2"}}, nil},
 		{"nodes that lost an update", func(t *trial.Trial) {
@@ -120,17 +116,17 @@ func TestAlteredTrialsBreakALimit(t *testing.T) {
 			}
 		}, []Broken{{converge, "every node holds version 1 of own-1, though version 2 had been acknowledged"}}, nil},
 		{"a history that is not linearizable", func(t *trial.Trial) { t.History = append(t.History, look(1, 10, 11)) }, nil,
-			[]Broken{{linear, "no single copy explains the calls on own-1"}}},
+			[]Broken{{Linearizable, "no single copy explains the calls on own-1"}}},
 		{"a history that the checker cannot decide", func(t *trial.Trial) { t.History = undecidable() }, nil,
-			[]Broken{{linear, "undecided: the checker ran out of time"}}},
+			[]Broken{{Linearizable, "undecided: the checker ran out of time"}}},
 		{"a key that was never read", func(t *trial.Trial) {
 			t.History = []trial.Call{write(1, 0, 1), write(2, 6, 7), of(look(1, 8, 9), trial.Refused)}
 		}, nil,
-			[]Broken{{linear, "undecided: 1 instance (own-1) written, and never read"}}},
+			[]Broken{{Linearizable, "undecided: 1 instance (own-1) written, and never read"}}},
 		{"a read of what nobody wrote", func(t *trial.Trial) {
 			t.History = append(t.History, look(7, 10, 11))
 			t.History[4].Key = "own-9"
-		}, nil, []Broken{{linear, "no single copy explains the calls on own-9"}}},
+		}, nil, []Broken{{Linearizable, "no single copy explains the calls on own-9"}}},
 
 		{"a registration that is lost", func(t *trial.Trial) { t.Ending[1].Sealed = []int{0} }, []Broken{
 			{converge, "some nodes list the instance sealed-0, others do not, or in another version"},
@@ -154,7 +150,7 @@ func TestAlteredTrialsBreakALimit(t *testing.T) {
 			{"nothing is revived", "1 instance (a) listed after the acknowledged cancel"}}, nil},
 
 		{"no lists", func(t *trial.Trial) { t.Lists = nil }, []Broken{
-			{revive, "undecided: a node gave no list during the load"}, {"converged at most 1s", "not within the trial"}}, nil},
+			{reviving, "undecided: a node gave no list during the load"}, {"converged at most 1s", "not within the trial"}}, nil},
 		{"no fault that ended", func(t *trial.Trial) { t.Faults = nil }, []Broken{{"converged at most 1s", nothing}}, nil},
 		{"convergence that takes too long", func(t *trial.Trial) { t.Lists[1].Asked = 5500 * ms }, []Broken{{"converged at most 1s", "1.5 s"}}, nil},
 		{"convergence that does not come", func(t *trial.Trial) { t.Lists[1].Unhealed = 1 }, []Broken{{"converged at most 1s", "not within the trial"}}, nil},
@@ -229,10 +225,10 @@ func TestWhatMayBeLostIsNoBrokenPromise(t *testing.T) {
 	expect.Slice(t, brokenBy(differs, ap, allow), []Broken{{converge, "some nodes list the instance sealed-0, others do not, or in another version"}}, "of nodes that differ:")
 	silent := lost()
 	silent.Ending = silent.Ending[1:]
-	expect.Slice(t, brokenBy(silent, ap, allow), []Broken{{answer, "node1 did not"}}, "of a silent node, where another one refutes what it may hold:")
+	expect.Slice(t, brokenBy(silent, ap, allow), []Broken{{answering, "node1 did not"}}, "of a silent node, where another one refutes what it may hold:")
 	silent = sound()
 	silent.Ending = silent.Ending[1:]
-	expect.Slice(t, brokenBy(silent, ap, allow), []Broken{{converge, "2 of 3 nodes gave an answer at the end"}, {answer, "node1 did not"}, {judgeable, unjudged}},
+	expect.Slice(t, brokenBy(silent, ap, allow), []Broken{{converge, "2 of 3 nodes gave an answer at the end"}, {answering, "node1 did not"}, {judgeable, unjudged}},
 		"of a silent node, where the others lost nothing:")
 }
 
@@ -259,7 +255,7 @@ func TestNodeWithoutConsensusMayNotKnowWhatItDidNotHear(t *testing.T) {
 		broken := slices.ContainsFunc(brokenBy(tr, c.column, scenario.Limits{}), func(b Broken) bool { return b.Limit == living })
 		expect.Equal(t, broken, !c.allowed, "%s: a broken limit is", c.name)
 		lease := scenario.Scenario{Load: scenario.Load{Lease: scenario.Span(3 * time.Second)}}
-		expect.Equal(t, losses(tr, lease).Heartbeats.Count, 1, "%s: the figure is", c.name)
+		expect.Equal(t, factsOf(tr).losses(lease).Heartbeats.Count, 1, "%s: the figure is", c.name)
 	}
 }
 
@@ -300,7 +296,7 @@ func TestHeartbeatsThatTheMachineDidNotCarryBreakPromisesOnly(t *testing.T) {
 	promises := []Broken{
 		{"cp: " + converge, "some nodes list the instance sealed-0, others do not, or in another version"},
 		{"cp: no registration is lost", "1 instance (sealed-0) not listed by some node at the end, though acknowledged and never written again"},
-		{"cp: " + answer, "node3 did not"},
+		{"cp: " + answering, "node3 did not"},
 	}
 	expect.Slice(t, Judge(altered, cp, s).Broken, append(slices.Clone(promises), Broken{"cp: write-success at least 0.99", "0.9167"}), "broken are")
 	altered.Machine = nil

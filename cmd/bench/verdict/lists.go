@@ -2,22 +2,12 @@ package verdict
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
-
-// longestStep bounds how long a list counts before its own time: if no list came for longer, the rest counts as
-// nothing.
-const longestStep = 2500 * time.Millisecond // the time that a node without an answer is waited for, and a little more
-
-// answeredLists returns the lists that came.
-func answeredLists(lists []trial.List) []trial.List {
-	return slices.DeleteFunc(slices.Clone(lists), func(l trial.List) bool { return l.Failed })
-}
 
 // byNode returns the lists of each node, by the time of asking.
 func byNode(lists []trial.List) map[int][]trial.List {
@@ -31,135 +21,106 @@ func byNode(lists []trial.List) map[int][]trial.List {
 	return found
 }
 
+// longestStep bounds how long a list counts before its own time: if no list came for longer, the rest counts as
+// nothing.
+const longestStep = 2500 * time.Millisecond // the time that a node without an answer is waited for, and a little more
+
 // integral returns the mean over the nodes of a count times how long it stood during a load, in instance-seconds. Each
 // list stands for the time since the one before it. Lists requested after the load do not count: how long nodes are
 // asked then differs between the columns.
-func integral(lists []trial.List, length trial.Micros, count func(trial.List) int) float64 {
-	nodes := byNode(lists)
-	if len(nodes) == 0 {
-		return 0
-	}
+func integral(nodes map[int][]trial.List, length trial.Micros, count func(trial.List) int) float64 {
 	var sum trial.Micros
 	for _, of := range nodes {
-		sum += stood(of, length, count)
+		for i := 1; i < len(of); i++ {
+			from := max(of[i-1].Asked, of[i].Asked-trial.Of(longestStep), 0)
+			sum += trial.Micros(count(of[i])) * max(min(of[i].Asked, length)-from, 0)
+		}
 	}
-	return sum.Seconds() / float64(len(nodes))
-}
-
-// stood returns a count times how long it stood, for the lists of one node.
-func stood(of []trial.List, length trial.Micros, count func(trial.List) int) trial.Micros {
-	var sum trial.Micros
-	for i := 1; i < len(of); i++ {
-		from := max(of[i-1].Asked, of[i].Asked-trial.Of(longestStep), 0)
-		sum += trial.Micros(count(of[i])) * max(min(of[i].Asked, length)-from, 0)
-	}
-	return sum
+	return sum.Seconds() / float64(max(len(nodes), 1))
 }
 
 // healings returns how long each fault that ended took to heal.
-func healings(t *trial.Trial) []Healing {
+func (f *facts) healings() []Healing {
 	found := []Healing{}
-	nodes := byNode(answeredLists(t.Lists))
-	for number, f := range t.Faults {
-		if f.To > f.From {
-			found = append(found, Healing{Fault: number, Seconds: healing(nodes, expected(t), f.To, nextEnd(t.Faults, f.To))})
+	for number, fault := range f.Faults {
+		if fault.To > fault.From {
+			found = append(found, Healing{Fault: number, Seconds: f.healing(fault.To)})
 		}
 	}
 	return found
 }
 
-// nextEnd returns when the next fault ended after a moment, or 0; from then on lists are about that one.
-func nextEnd(faults []trial.Fault, after trial.Micros) trial.Micros {
-	var next trial.Micros
-	for _, f := range faults {
-		if f.To > f.From && f.To > after && (next == 0 || f.To < next) {
-			next = f.To
+// healing returns when the slowest of the nodes first gave a complete list after a fault's end, in seconds after the
+// end, or -1 if a node never did, or gave no list. When the next fault has ended, lists are about that one.
+func (f *facts) healing(end trial.Micros) float64 {
+	until := endless
+	for _, next := range f.Faults {
+		if next.To > next.From && next.To > end {
+			until = min(until, next.To)
 		}
 	}
-	return next
-}
-
-// healing returns when the slowest of the nodes first gave a complete list after the fault's end, and before until, in
-// seconds after the end, or -1 if a node never did, or gave no list.
-func healing(nodes map[int][]trial.List, expected []int, end, until trial.Micros) float64 {
-	slowest := trial.Micros(-1)
-	for _, node := range expected {
-		whole := slices.IndexFunc(nodes[node], func(l trial.List) bool {
-			return l.Asked >= end && (until == 0 || l.Asked < until) && l.Unhealed == 0
-		})
-		if whole < 0 {
+	slowest := trial.Of(-time.Second)
+	for _, node := range f.expected {
+		complete := slices.IndexFunc(f.lists[node], func(l trial.List) bool { return l.Asked >= end && l.Asked < until && l.Unhealed == 0 })
+		if complete < 0 {
 			return -1
 		}
-		slowest = max(slowest, nodes[node][whole].Asked-end)
-	}
-	if slowest < 0 {
-		return -1
+		slowest = max(slowest, f.lists[node][complete].Asked-end)
 	}
 	return slowest.Seconds()
 }
 
 // revived returns the instances that some node listed again, or at the end, after their acknowledged cancel.
-func revived(t *trial.Trial) []string {
-	found := make(map[string]bool)
-	for _, l := range t.Lists {
-		for _, id := range l.Back {
-			found[id] = true
-		}
+func (f *facts) revived() []string {
+	found := f.endings(func(e trial.Ending) []string { return e.Revived })
+	for _, l := range f.Lists {
+		found = append(found, l.Back...)
 	}
-	for _, id := range endings(t, func(e trial.Ending) []string { return e.Revived }) {
-		found[id] = true
-	}
-	return names(found)
+	return unique(found)
 }
 
-// names returns a set's elements, sorted.
-func names(set map[string]bool) []string {
-	return slices.AppendSeq(make([]string, 0, len(set)), slices.Values(slices.Sorted(maps.Keys(set))))
+// unique returns ids sorted, and once each.
+func unique(ids []string) []string {
+	sorted := append([]string{}, ids...)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
 }
 
-// lastGone returns how long the last node listed each instance that died, or that was canceled; -1 means until the
-// end.
-func lastGone(departures []trial.Departure, canceled bool) map[string]trial.Micros {
+// removal describes how long after its last sign of life the last node listed each instance that died.
+func removal(departures []trial.Departure) Spread {
 	longest := make(map[string]trial.Micros)
 	for _, d := range departures {
-		if d.Canceled != canceled {
+		if known := longest[d.ID]; d.Canceled {
 			continue
-		}
-		switch known := longest[d.ID]; {
-		case d.Gone < 0 || known < 0:
-			longest[d.ID] = -1
-		default:
+		} else if d.Gone < 0 || known < 0 {
+			longest[d.ID] = -1 // it was listed until the end
+		} else {
 			longest[d.ID] = max(known, d.Gone-d.Last)
 		}
 	}
-	return longest
-}
-
-// spreadOfMicros describes spans in seconds. Negative ones never ended.
-func spreadOfMicros(values []trial.Micros) Spread {
-	var ended []float64
-	for _, v := range values {
-		if v >= 0 {
-			ended = append(ended, v.Seconds())
-		}
+	took := make(spans)
+	for _, l := range longest {
+		took[l]++
 	}
-	s := spreadOf(ended)
-	s.Never = len(values) - len(ended)
-	return s
+	return took.spread()
 }
 
 // visibility describes how long registrations took until other nodes showed them, by way, for nodes of the same
 // datacenter, or of other ones.
 func visibility(t *trial.Trial, abroad bool) map[trial.Way]Spread {
-	delays := make(map[trial.Way][]trial.Micros)
+	delays := make(map[trial.Way]spans)
 	for _, s := range t.Sightings {
-		if s.From != s.To && (datacenter(t, s.From) != datacenter(t, s.To)) == abroad {
-			delays[s.Way] = append(delays[s.Way], s.Delay)
+		if s.From == s.To || (datacenter(t, s.From) != datacenter(t, s.To)) != abroad {
+			continue
 		}
+		if delays[s.Way] == nil {
+			delays[s.Way] = make(spans)
+		}
+		delays[s.Way][s.Delay]++
 	}
 	found := make(map[trial.Way]Spread)
 	for way, of := range delays {
-		found[way] = spreadOfMicros(of)
+		found[way] = of.spread()
 	}
 	return found
 }
@@ -174,22 +135,21 @@ func datacenter(t *trial.Trial, node int) string {
 
 // told reports whether the stream of changes of every node except lost ones was read for at least half of the time for
 // which the node ran.
-func told(t *trial.Trial) bool {
+func (f *facts) told() bool {
 	watched := make(map[int]trial.Micros)
-	for _, e := range t.Ending {
+	for _, e := range f.Ending {
 		watched[e.Node] = e.Watched
 	}
-	return len(t.Nodes) > 0 && !slices.ContainsFunc(expected(t), func(node int) bool {
-		return watched[node] <= 0 || 2*watched[node] < up(t, node)
+	return len(f.Nodes) > 0 && !slices.ContainsFunc(f.expected, func(node int) bool {
+		return watched[node] <= 0 || 2*watched[node] < up(f.Trial, node)
 	})
 }
 
 // listed reports whether every node except lost ones gave a list during the load. It need not do so all the time: one
 // that is cut off may refuse to, and a busy machine slows the observer.
-func listed(t *trial.Trial) bool {
-	gave := byNode(answeredLists(t.Lists))
-	return len(t.Nodes) > 0 && !slices.ContainsFunc(expected(t), func(node int) bool {
-		return !slices.ContainsFunc(gave[node], func(l trial.List) bool { return l.Asked >= 0 && l.Asked <= t.Length })
+func (f *facts) listed() bool {
+	return len(f.Nodes) > 0 && !slices.ContainsFunc(f.expected, func(node int) bool {
+		return !slices.ContainsFunc(f.lists[node], func(l trial.List) bool { return l.Asked >= 0 && l.Asked <= f.Length })
 	})
 }
 
@@ -197,12 +157,10 @@ func listed(t *trial.Trial) bool {
 func up(t *trial.Trial, node int) trial.Micros {
 	ran := t.Length
 	for _, f := range t.Faults {
-		switch f.Kind {
-		case scenario.Kill, scenario.Restart, scenario.Pause:
-			if slices.Contains(f.Nodes, node) {
-				down := stretchOf(f, t.Length)
-				ran -= max(min(down.to, t.Length)-max(down.from, 0), 0)
-			}
+		stops := f.Kind == scenario.Kill || f.Kind == scenario.Restart || f.Kind == scenario.Pause
+		if stops && slices.Contains(f.Nodes, node) {
+			down := stretchOf(f, t.Length)
+			ran -= max(min(down.to, t.Length)-max(down.from, 0), 0)
 		}
 	}
 	return ran
@@ -210,69 +168,43 @@ func up(t *trial.Trial, node int) trial.Micros {
 
 // falseEvictions counts the distinct instances that were evicted although their clients sent heartbeats.
 func falseEvictions(evictions []trial.Eviction) int {
-	found := make(map[string]bool)
+	var found []string
 	for _, e := range evictions {
 		if e.Alive {
-			found[e.ID] = true
+			found = append(found, e.ID)
 		}
 	}
-	return len(found)
+	return len(unique(found))
 }
 
-// leadersByDatacenter returns what nodes said about their leaders, by time; each datacenter has its own.
-func leadersByDatacenter(t *trial.Trial) map[string][]trial.Leader {
-	found := make(map[string][]trial.Leader)
+// leaders counts the leaders after the first, of every datacenter; a term has one. leaderless is how many seconds no
+// node knew a leader, from the first one that was asked on; with several datacenters, for the one that went without
+// for the longest.
+func leaders(t *trial.Trial) (elections int, leaderless float64) {
+	said := make(map[string][]trial.Leader)
 	for _, l := range t.Leaders {
 		dc := datacenter(t, l.Node)
-		found[dc] = append(found[dc], l)
+		said[dc] = append(said[dc], l)
 	}
-	for _, of := range found {
+	longest := trial.Micros(0)
+	for _, of := range said {
 		slices.SortStableFunc(of, func(a, b trial.Leader) int { return cmp.Compare(a.At, b.At) })
-	}
-	return found
-}
-
-// elections counts the leaders after the first, of every datacenter. A term has one.
-func elections(t *trial.Trial) int {
-	count := 0
-	for _, of := range leadersByDatacenter(t) {
-		terms := make(map[uint64]bool)
-		for _, l := range of {
+		terms, knows := make(map[uint64]bool), make(map[int]bool) // knows is by node
+		without := trial.Micros(0)
+		for i, l := range of {
+			delete(knows, l.Node)
 			if l.Leader >= 0 {
-				terms[l.Term] = true
+				terms[l.Term], knows[l.Node] = true, true
+			}
+			until := t.Ended
+			if i+1 < len(of) {
+				until = of[i+1].At
+			}
+			if len(knows) == 0 {
+				without += max(until-l.At, 0)
 			}
 		}
-		count += max(len(terms)-1, 0)
+		elections, longest = elections+max(len(terms)-1, 0), max(longest, without)
 	}
-	return count
-}
-
-// leaderless returns how many seconds no node knew a leader, from the first one that was asked on; with several
-// datacenters, for the one that went without for the longest.
-func leaderless(t *trial.Trial) float64 {
-	var longest trial.Micros
-	for _, of := range leadersByDatacenter(t) {
-		longest = max(longest, without(of, t.Ended))
-	}
-	return longest.Seconds()
-}
-
-// without returns how long none of the nodes of a datacenter knew a leader until end.
-func without(said []trial.Leader, end trial.Micros) trial.Micros {
-	var sum trial.Micros
-	knows := make(map[int]bool) // by node: whether it knows a leader
-	for i, l := range said {
-		delete(knows, l.Node)
-		if l.Leader >= 0 {
-			knows[l.Node] = true
-		}
-		until := end
-		if i+1 < len(said) {
-			until = said[i+1].At
-		}
-		if len(knows) == 0 {
-			sum += max(until-l.At, 0)
-		}
-	}
-	return sum
+	return elections, longest.Seconds()
 }

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -31,7 +30,7 @@ func TestGhostsAndMissingAreInInstanceSeconds(t *testing.T) {
 		{"not after the load, however long lists are asked for", []trial.List{list(0, 9900, 0), list(0, 10_100, 2), list(0, 10_200, 9), list(0, 11_000, 9)}, 0.2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := integral(c.lists, 10_000*ms, func(l trial.List) int { return l.Ghosts })
+			got := integral(byNode(c.lists), 10_000*ms, func(l trial.List) int { return l.Ghosts })
 			expect.That(t, math.Abs(got-c.want) <= 1e-9, "%v instance-seconds, want %v", got, c.want)
 		})
 	}
@@ -62,7 +61,7 @@ func TestHealingIsOfTheSlowestNode(t *testing.T) {
 			[]trial.List{list(0, 1100, 1), list(1, 1100, 0), list(0, 2100, 0), list(1, 2050, 0)}, []Healing{{0, -1}, {1, 0.1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			expect.Slice(t, healings(&trial.Trial{Nodes: three[:2], Faults: c.faults, Lists: c.lists}), c.want, "healings are")
+			expect.Slice(t, factsOf(&trial.Trial{Nodes: three[:2], Faults: c.faults, Lists: c.lists}).healings(), c.want, "healings are")
 		})
 	}
 }
@@ -77,10 +76,6 @@ func TestRemovalIsUntilTheLastNodeStoppedListing(t *testing.T) {
 	}
 	got := Judge(&trial.Trial{Departures: departures}, cp, scenario.Scenario{}).Removal
 	expect.Equal(t, got, (Spread{Count: 1, Never: 1, P50: 4, P90: 4, P99: 4, P999: 4, Max: 4}), "removal is")
-	for canceled, want := range map[bool]map[string]trial.Micros{false: {"a": 4000 * ms, "b": -1}, true: {"c": 8000 * ms}} {
-		got := lastGone(departures, canceled)
-		expect.That(t, maps.Equal(got, want), "canceled %t: %v, want %v", canceled, got, want)
-	}
 }
 
 func TestLostAndRevivedInstancesAreNamed(t *testing.T) {
@@ -174,7 +169,7 @@ func TestConvergenceComparesNodesWithEachOtherAndTheRule(t *testing.T) {
 		{"a sealed instance that all lack", nil, sealedIn(0, 0, 0), OK, nil, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := convergence(&trial.Trial{Nodes: three, Ending: c.ending, Sealed: []trial.Sealed{{ID: "sealed-0"}}}, keysOf(c.calls))
+			got := factsOf(&trial.Trial{Nodes: three, Ending: c.ending, Sealed: []trial.Sealed{{ID: "sealed-0"}}, History: c.calls}).convergence()
 			expect.That(t, got.Result == c.result && slices.Equal(got.Differ, c.differ) && slices.Equal(got.Lost, c.lost) && got.Text == c.text,
 				"got %+v, want %s, differ %v, lost %v, %q", got, c.result, c.differ, c.lost, c.text)
 		})
@@ -222,13 +217,13 @@ func TestStalenessFollowsForKeysThatChangeMoreRarely(t *testing.T) {
 	}
 	// One look lacks a change, one lacks two: for a key that changes every 30 s the second would be stale with
 	// probability 10 in 30, and so on.
-	got := keysOf(calls).staleness(always).Follows
+	got := stalenessIn(calls).Follows
 	for i, want := range []Follow{{30, (5.0/30 + 10.0/30) / 4}, {300, (5.0/300 + 10.0/300) / 4}, {3600, 15.0 / 3600 / 4}} {
 		expect.That(t, got[i].Every == want.Every && math.Abs(got[i].Share-want.Share) < 1e-9, "%+v, want %+v", got[i], want)
 	}
 	long := []trial.Call{write(1, 0, 1), write(2, 100*s, 100*s+1), look(1, 101*s, 101*s+1)}
-	expect.Equal(t, keysOf(long).staleness(always).Follows[0], Follow{30, 1}, "of a key that changes more often than this one:")
-	expect.Slice(t, keysOf([]trial.Call{write(1, 0, 1)}).staleness(always).Follows, nil, "without looks:")
+	expect.Equal(t, stalenessIn(long).Follows[0], Follow{30, 1}, "of a key that changes more often than this one:")
+	expect.Slice(t, stalenessIn([]trial.Call{write(1, 0, 1)}).Follows, nil, "without looks:")
 }
 
 func TestMissingCountsListsThatDidNotComeAndUnansweredTheTime(t *testing.T) {
@@ -304,7 +299,7 @@ func TestWhatWasCanceledLaterThanAListWasMadeIsNotRevived(t *testing.T) {
 		want   []string
 	}{{"cp", []string{"just now", "long ago"}}, {"eureka", []string{"long ago"}}} {
 		column := scenario.Columns()[slices.IndexFunc(scenario.Columns(), func(of scenario.Column) bool { return of.Name == c.column })]
-		expect.Slice(t, revived(withoutOldLists(ended, column.ListAge())), c.want, c.column)
+		expect.Slice(t, factsOf(withoutOldLists(ended, column.ListAge())).revived(), c.want, c.column)
 	}
 }
 
@@ -379,10 +374,10 @@ func TestSealedInstanceIsLostIfANodeDoesNotHoldWhatWasAcknowledged(t *testing.T)
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			judged := func(held []int) Losses {
-				return losses(&trial.Trial{
+				return factsOf(&trial.Trial{
 					Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: c.writes}}, Ending: sealedIn(held...),
 					Faults: []trial.Fault{{Kills: []trial.Kill{{At: 3001 * ms}, {At: 9000 * ms}}}},
-				}, scenario.Scenario{})
+				}).losses(noLimits)
 			}
 			for i, held := range [][]int{c.kept, c.lost} {
 				found := judged(held)
@@ -423,9 +418,9 @@ func TestClaimThatASilentNodeMayRefuteIsNotJudged(t *testing.T) {
 		{"one is silent, another one lost it", func(e []trial.Ending) []trial.Ending { e[1].Failed, e[2].Sealed = "no answer", []int{0}; return e }, nil, 1, 1, 0},
 		{"a lost one is silent", func(e []trial.Ending) []trial.Ending { e[1].Failed = "no answer"; return e }, lose, 1, 0, 0},
 	} {
-		found := losses(&trial.Trial{
+		found := factsOf(&trial.Trial{
 			Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: []trial.SealWrite{sealWrite(0)}}}, Ending: c.alter(sealedIn(1, 1, 1)), Faults: c.faults,
-		}, scenario.Scenario{}).Registrations
+		}).losses(noLimits).Registrations
 		expect.That(t, found.Of == c.of && found.Count == c.lost && found.Unjudged == c.unjudged, "%s: got %+v, want %d lost of %d, %d unjudged", c.name, found, c.lost, c.of, c.unjudged)
 	}
 }
@@ -444,14 +439,14 @@ func TestHeartbeatIsForgottenWithinTheLeaseOnly(t *testing.T) {
 		{"after the processes ended", trial.Forgotten{ID: "a", Last: 7000 * ms, At: 8000 * ms}, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := losses(&trial.Trial{
+			got := factsOf(&trial.Trial{
 				Nodes: three, Length: 10_000 * ms, Forgotten: []trial.Forgotten{c.forgotten},
 				Faults: []trial.Fault{{Kills: []trial.Kill{{At: 5000 * ms}, {At: 1500 * ms}}}},
 				Series: []trial.Series{
 					{Operation: trial.Heartbeat, Bins: []trial.Bin{{Done: 7, NotFound: 2, Refused: 4}}},
 					{Operation: trial.Register, Bins: []trial.Bin{{Done: 5}}},
 				},
-			}, lease).Heartbeats
+			}).losses(lease).Heartbeats
 			expect.That(t, got.Of == 9 && got.Count == c.want && got.Age.Max == c.age, "%+v, want %d of 9, %v s before a kill", got, c.want, c.age)
 		})
 	}

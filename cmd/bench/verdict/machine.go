@@ -24,59 +24,38 @@ func Invalid(t *trial.Trial) []string {
 	if t.Failed != "" {
 		return found // the failure says so itself
 	}
-	seen := healthDuringLoad(t)
-	if len(seen) < 2 || gapOf(seen, t.Length) > trial.Of(mostUnlooked) || t.Cores < 1 {
-		return append(found, "nothing says whether the machine carried it: it was not looked at all the time")
+	// the looks at the machine from the start of the load to its end
+	seen := slices.DeleteFunc(slices.Clone(t.Machine), func(h trial.Health) bool {
+		return h.At <= 0 || h.At > t.Length+trial.Of(time.Second)
+	})
+	if text := unknown(t, seen); text != "" {
+		return append(found, "nothing says whether the machine carried it: "+text)
 	}
-	if text := uncounting(t, seen); text != "" {
-		return append(found, text)
-	}
-	if text := tardy(seen); text != "" {
-		found = append(found, text)
-	}
-	if text := exhausted(t, seen); text != "" {
-		found = append(found, text)
-	}
-	if text := foreign(t, seen); text != "" {
-		found = append(found, text)
-	}
-	if text := stalled(seen); text != "" {
-		found = append(found, text)
-	}
-	return found
-}
-
-// healthDuringLoad returns the looks at the machine from the start of the load to its end.
-func healthDuringLoad(t *trial.Trial) []trial.Health {
-	var found []trial.Health
-	for _, h := range t.Machine {
-		if h.At > 0 && h.At <= t.Length+trial.Of(time.Second) {
-			found = append(found, h)
+	for _, text := range []string{tardy(seen), exhausted(t, seen), foreign(t, seen), stalled(seen)} {
+		if text != "" {
+			found = append(found, text)
 		}
 	}
 	return found
 }
 
-// gapOf returns the longest time without a look at the machine.
-func gapOf(seen []trial.Health, length trial.Micros) trial.Micros {
-	longest, last := trial.Micros(0), trial.Micros(0)
-	for _, h := range seen {
-		longest, last = max(longest, h.At-last), h.At
+// unknown says why the looks tell nothing about the machine, or returns "".
+func unknown(t *trial.Trial, seen []trial.Health) string {
+	last, due, late := trial.Micros(0), 0, 0
+	for _, h := range append(slices.Clone(seen), trial.Health{At: t.Length}) {
+		if len(seen) < 2 || t.Cores < 1 || h.At-last > trial.Of(mostUnlooked) {
+			return "it was not looked at all the time"
+		}
+		last = h.At
 	}
-	return max(longest, length-last)
-}
-
-// uncounting says which of the counters behind the other checks do not work.
-func uncounting(t *trial.Trial, seen []trial.Health) string {
-	due, late := 0, 0
 	for i, h := range seen {
-		due, late = due+h.Due, late+h.Late
-		if i > 0 && (h.Busy < seen[i-1].Busy || h.Own < seen[i-1].Own) {
-			return "nothing says whether the machine carried it: a counter of what the processors did ran backwards"
+		if due, late = due+h.Due, late+h.Late; i > 0 && (h.Busy < seen[i-1].Busy || h.Own < seen[i-1].Own) {
+			return "a counter of what the processors did ran backwards"
 		}
 	}
-	if due == 0 && (late > 0 || duringTheLoad(t, always[trial.Series]).Count > 0) {
-		return "nothing says whether the machine carried it: of no call it is known when it began"
+	called := func(trial.Operation) bool { return true }
+	if due == 0 && (late > 0 || duringTheLoad(t, called).Count > 0) {
+		return "of no call it is known when it began"
 	}
 	return ""
 }
@@ -86,10 +65,8 @@ func tardy(seen []trial.Health) string {
 	for _, h := range seen {
 		due, late, worst = due+h.Due, late+h.Late, max(worst, h.Worst)
 	}
-	if float64(late) <= mostLate*float64(due) {
-		return ""
-	}
-	return fmt.Sprintf("the load was late: %.1f %% of the calls began more than %v after they were due, the worst %.2g s", 100*float64(late)/float64(due), trial.LateAfter, worst.Seconds())
+	text := fmt.Sprintf("the load was late: %.1f %% of the calls began more than %v after they were due, the worst %.2g s", 100*float64(late)/float64(due), trial.LateAfter, worst.Seconds())
+	return when(float64(late) > mostLate*float64(due), text)
 }
 
 // exhausted ignores seconds when a server restarts after a fault: it takes everything available for that, and how
@@ -97,56 +74,30 @@ func tardy(seen []trial.Health) string {
 func exhausted(t *trial.Trial, seen []trial.Health) string {
 	full, all := 0, 0
 	for i := 1; i < len(seen); i++ {
-		if starts(t.Faults, seen[i-1].At, seen[i].At) {
+		before, now := seen[i-1], seen[i]
+		if slices.ContainsFunc(t.Faults, func(f trial.Fault) bool { return f.To < now.At && before.At < f.Ready }) {
 			continue
 		}
-		used, had := seen[i].Busy-seen[i-1].Busy, float64(seen[i].At-seen[i-1].At)*float64(t.Cores)
-		full, all = full+toNumber(float64(used) >= busy*had), all+1
+		full += toNumber(float64(now.Busy-before.Busy) >= busy*(float64(now.At-before.At)*float64(t.Cores)))
+		all++
 	}
-	if float64(full) <= mostBusy*float64(all) {
-		return ""
-	}
-	return fmt.Sprintf("the processors were exhausted in %d of %d seconds", full, all)
-}
-
-// starts reports whether a server restarted between two moments.
-func starts(faults []trial.Fault, from, to trial.Micros) bool {
-	return slices.ContainsFunc(faults, func(f trial.Fault) bool { return f.To < to && from < f.Ready })
+	return when(float64(full) > mostBusy*float64(all), fmt.Sprintf("the processors were exhausted in %d of %d seconds", full, all))
 }
 
 // foreign says how much of the processors was used by others than the servers and the measuring program: by programs,
-// or by the host of a virtual machine.
+// or by the host of a virtual machine. What a server used is as precise as its samples tell.
 func foreign(t *trial.Trial, seen []trial.Health) string {
 	first, last := seen[0], seen[len(seen)-1]
 	others := last.Busy - first.Busy - (last.Own - first.Own)
 	for _, of := range usageByNode(t.Usage) {
-		others -= spentBetween(of, first.At, last.At)
+		within := slices.DeleteFunc(of, func(u trial.Usage) bool { return u.At < first.At-trial.Of(time.Second) || u.At > last.At })
+		others -= trial.Micros(grown(within, func(u trial.Usage) int64 { return int64(u.CPU) }))
 	}
 	share := float64(others) / (float64(last.At-first.At) * float64(t.Cores))
-	if share <= mostForeign {
-		return ""
-	}
-	return fmt.Sprintf("others used %.0f %% of the processors", 100*share)
-}
-
-// spentBetween returns what a node's process used between two moments, as precisely as the samples tell.
-func spentBetween(samples []trial.Usage, from, to trial.Micros) trial.Micros {
-	var within []trial.Usage
-	for _, u := range samples {
-		if u.At >= from-trial.Of(time.Second) && u.At <= to {
-			within = append(within, u)
-		}
-	}
-	return grown(within, func(u trial.Usage) trial.Micros { return u.CPU })
+	return when(share > mostForeign, fmt.Sprintf("others used %.0f %% of the processors", 100*share))
 }
 
 func stalled(seen []trial.Health) string {
-	worst := trial.Micros(0)
-	for _, h := range seen {
-		worst = max(worst, h.Sync)
-	}
-	if worst <= trial.Of(stalledDisk) {
-		return ""
-	}
-	return fmt.Sprintf("the disk stalled: a durable write took %.2g s", worst.Seconds())
+	worst := slices.MaxFunc(seen, func(a, b trial.Health) int { return int(a.Sync - b.Sync) }).Sync
+	return when(worst > trial.Of(stalledDisk), fmt.Sprintf("the disk stalled: a durable write took %.2g s", worst.Seconds()))
 }

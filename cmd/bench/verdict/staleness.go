@@ -22,27 +22,92 @@ func keysOf(calls []trial.Call) keys {
 // names returns the keys, sorted.
 func (k keys) names() []string { return slices.Sorted(maps.Keys(k)) }
 
-// staleness sums up the wanted answered Look calls.
-func (k keys) staleness(wanted func(trial.Call) bool) Staleness {
-	var s Staleness
-	var ages []float64
+// answer is an answered look, and how old its answer was.
+type answer struct {
+	trial.Call
+	age    trial.Micros // 0 if it was not stale
+	behind int          // versions
+	every  float64      // mean seconds between two changes of its key
+}
+
+// answers returns those of all keys, key by key.
+func (k keys) answers() []answer {
+	var found []answer
 	for _, name := range k.names() {
-		for _, c := range k[name] {
-			if c.Action != trial.Look || !c.Outcome.Answered() || !wanted(c) {
-				continue
-			}
-			s.Reads++
-			if age, behind := stale(k[name], c); behind > 0 {
-				ages = append(ages, age.Seconds())
-				s.Behind = max(s.Behind, behind)
+		calls := k[name]
+		every := intervalOf(calls)
+		for _, c := range calls {
+			if c.Action == trial.Look && c.Outcome.Answered() {
+				age, behind := stale(calls, c)
+				found = append(found, answer{c, age, behind, every})
 			}
 		}
 	}
-	s.Stale, s.Age, s.Follows = len(ages), spreadOf(ages), k.follows(wanted)
-	if s.Reads > 0 {
-		s.Share = float64(s.Stale) / float64(s.Reads)
+	return found
+}
+
+// rareChanges are realistic intervals, in seconds, between changes of a registry's key.
+var rareChanges = []float64{30, 300, 3600}
+
+// stalenessOf sums up the wanted answers. Follows is the share of stale answers that follows for keys that change more
+// rarely: an answer that lacks n changes of a key which changed every d seconds knows a state of n·d seconds ago; a key
+// that changes every e seconds changes in such a time with a probability of n·d/e.
+func stalenessOf(answers []answer, wanted func(trial.Call) bool) Staleness {
+	var s Staleness
+	ages, expected := make(spans), make([]float64, len(rareChanges))
+	for _, a := range answers {
+		if !wanted(a.Call) {
+			continue
+		}
+		s.Reads++
+		if a.behind > 0 {
+			s.Stale++
+			ages[a.age]++
+			s.Behind = max(s.Behind, a.behind)
+		}
+		for i, rare := range rareChanges {
+			expected[i] += min(1, float64(a.behind)*a.every/rare)
+		}
+	}
+	if s.Reads == 0 {
+		return s
+	}
+	s.Share, s.Age = float64(s.Stale)/float64(s.Reads), ages.spread()
+	for i, rare := range rareChanges {
+		s.Follows = append(s.Follows, Follow{Every: rare, Share: expected[i] / float64(s.Reads)})
 	}
 	return s
+}
+
+// intervalOf returns the mean time from one acknowledged change of a key to the next, in seconds, or 0 with fewer than
+// two.
+func intervalOf(calls []trial.Call) float64 {
+	changes, first, last := 0, endless, trial.Micros(0)
+	for _, c := range calls {
+		if c.Action != trial.Look && c.Outcome == trial.Done {
+			changes++
+			first, last = min(first, c.Returned), max(last, c.Returned)
+		}
+	}
+	if changes < 2 {
+		return 0
+	}
+	return (last - first).Seconds() / float64(changes-1)
+}
+
+// Age is how old the answer of one Look call was, as Staleness counts it.
+type Age struct {
+	Called trial.Micros
+	Age    trial.Micros // 0 if it was not stale
+}
+
+// Ages returns those of all answered Look calls of a trial, key by key: a plot of Staleness shows them.
+func Ages(t *trial.Trial) []Age {
+	var ages []Age
+	for _, a := range keysOf(t.History).answers() {
+		ages = append(ages, Age{Called: a.Called, Age: a.age})
+	}
+	return ages
 }
 
 // stale returns how many versions that were acknowledged before a look its answer does not know, and how long before
@@ -53,7 +118,7 @@ func (k keys) staleness(wanted func(trial.Call) bool) Staleness {
 // answer that a single copy might have given never is.
 func stale(calls []trial.Call, look trial.Call) (age trial.Micros, behind int) {
 	seen := seenBy(calls, look)
-	first, written := trial.Micros(math.MaxInt64), int64(0)
+	first, written := endless, int64(0)
 	for _, c := range calls {
 		if c.Action == trial.Look || c.Outcome != trial.Done || c.Version <= seen || c.Returned >= look.Called {
 			continue
@@ -72,10 +137,10 @@ func stale(calls []trial.Call, look trial.Call) (age trial.Micros, behind int) {
 
 // seenBy returns the version that a look's answer is as new as.
 func seenBy(calls []trial.Call, look trial.Call) int64 {
-	if sees(look) != 0 {
-		return look.Version
+	newest := sees(look)
+	if newest != 0 {
+		return newest
 	}
-	newest := int64(0)
 	for _, c := range calls {
 		if removes(c, look) {
 			newest = max(newest, c.Version)
@@ -104,83 +169,10 @@ func explainedByLateCall(calls []trial.Call, look trial.Call, written int64) boo
 	absent := sees(look) == 0
 	unknown, removed := false, false
 	for _, c := range calls {
-		if c.Action == trial.Write && c.Version == look.Version && c.Outcome == trial.Unknown {
-			unknown = true
-		}
-		if removes(c, look) && (c.Outcome == trial.Unknown || !absent && c.Version > written) {
-			removed = true
-		}
+		unknown = unknown || c.Action == trial.Write && c.Version == look.Version && c.Outcome == trial.Unknown
+		removed = removed || removes(c, look) && (c.Outcome == trial.Unknown || !absent && c.Version > written)
 	}
 	return removed && (absent || unknown)
-}
-
-// Age is how old the answer of one Look call was, as Staleness counts it.
-type Age struct {
-	Called trial.Micros
-	Age    trial.Micros // 0 if it was not stale
-}
-
-// Ages returns those of all answered Look calls of a trial, key by key: a plot of Staleness shows them.
-func Ages(t *trial.Trial) []Age {
-	var ages []Age
-	k := keysOf(t.History)
-	for _, name := range k.names() {
-		for _, c := range k[name] {
-			if c.Action == trial.Look && c.Outcome.Answered() {
-				age, _ := stale(k[name], c)
-				ages = append(ages, Age{Called: c.Called, Age: age})
-			}
-		}
-	}
-	return ages
-}
-
-// rareChanges are realistic intervals, in seconds, between changes of a registry's key.
-var rareChanges = []float64{30, 300, 3600}
-
-// follows returns the share of stale answers that follows for keys that change more rarely. An answer that lacks n
-// changes of a key which changed every d seconds knows a state of n·d seconds ago; a key that changes every e seconds
-// changes in such a time with a probability of n·d/e.
-func (k keys) follows(wanted func(trial.Call) bool) []Follow {
-	looks := 0
-	expected := make([]float64, len(rareChanges))
-	for _, name := range k.names() {
-		every := intervalOf(k[name])
-		for _, c := range k[name] {
-			if c.Action != trial.Look || !c.Outcome.Answered() || !wanted(c) {
-				continue
-			}
-			looks++
-			_, behind := stale(k[name], c)
-			for i, rare := range rareChanges {
-				expected[i] += min(1, float64(behind)*every/rare)
-			}
-		}
-	}
-	if looks == 0 {
-		return nil
-	}
-	found := make([]Follow, len(rareChanges))
-	for i, rare := range rareChanges {
-		found[i] = Follow{Every: rare, Share: expected[i] / float64(looks)}
-	}
-	return found
-}
-
-// intervalOf returns the mean time from one acknowledged change of a key to the next, in seconds, or 0 with fewer than
-// two.
-func intervalOf(calls []trial.Call) float64 {
-	changes, first, last := 0, endless, trial.Micros(0)
-	for _, c := range calls {
-		if c.Action != trial.Look && c.Outcome == trial.Done {
-			changes++
-			first, last = min(first, c.Returned), max(last, c.Returned)
-		}
-	}
-	if changes < 2 {
-		return 0
-	}
-	return (last - first).Seconds() / float64(changes-1)
 }
 
 // endless is the end of a call without one: it may take effect at any time, or never.

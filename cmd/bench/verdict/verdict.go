@@ -209,34 +209,30 @@ type Broken struct {
 	Got   string `json:"got"`
 }
 
-// buckets count values in seconds.
-type buckets map[float64]int
+// spans counts spans by their length. Negative ones did not end within the trial.
+type spans map[trial.Micros]int
 
-// spread describes the values. Quantiles use the nearest rank.
-func (b buckets) spread() Spread {
-	values := slices.Sorted(maps.Keys(b))
-	if len(values) == 0 {
-		return Spread{}
+// spread describes the spans, in seconds.
+func (s spans) spread() Spread {
+	var found Spread
+	var lengths []trial.Micros
+	var upTo []int // how many spans there are up to each length
+	for _, length := range slices.Sorted(maps.Keys(s)) {
+		if length < 0 {
+			found.Never += s[length]
+			continue
+		}
+		found.Count += s[length]
+		lengths, upTo = append(lengths, length), append(upTo, found.Count)
 	}
-	upTo := make([]int, len(values)) // how many there are up to each value
-	count := 0
-	for i, v := range values {
-		count += b[v]
-		upTo[i] = count
+	if found.Count == 0 {
+		return found
 	}
 	at := func(quantile float64) float64 {
-		rank := max(int(math.Ceil(quantile*float64(count))), 1)
+		rank := max(int(math.Ceil(quantile*float64(found.Count))), 1)
 		i, _ := slices.BinarySearch(upTo, rank)
-		return values[i]
+		return lengths[i].Seconds()
 	}
-	return Spread{Count: count, P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999), Max: values[len(values)-1]}
-}
-
-// spreadOf describes values, in any order.
-func spreadOf(values []float64) Spread {
-	b := make(buckets)
-	for _, v := range values {
-		b[v]++
-	}
-	return b.spread()
+	found.P50, found.P90, found.P99, found.P999, found.Max = at(0.5), at(0.9), at(0.99), at(0.999), at(1)
+	return found
 }

@@ -237,19 +237,13 @@ func TestLongestGap(t *testing.T) {
 }
 
 func TestSpreadsAreOfTheNearestRank(t *testing.T) {
-	values := make([]float64, 0, 1000)
-	counts := make(buckets)
-	for i := 1000; i > 0; i-- {
-		values = append(values, float64(i)*1e-6)
-		counts[trial.Micros(i).Seconds()]++
+	thousand := spans{-1: 2}
+	for i := range trial.Micros(1000) {
+		thousand[i+1]++
 	}
-	want := Spread{Count: 1000, P50: 500e-6, P90: 900e-6, P99: 990e-6, P999: 999e-6, Max: 1000e-6}
-	for i, v := range values {
-		values[i] = float64(int64(v*1e6+0.5)) / 1e6
-	}
-	expect.Equal(t, spreadOf(values), want, "the spread of 1 to 1000 µs is")
-	expect.Equal(t, counts.spread(), want, "the spread of the buckets of 1 to 1000 µs is")
-	expect.Equal(t, spreadOf([]float64{3}), (Spread{Count: 1, P50: 3, P90: 3, P99: 3, P999: 3, Max: 3}), "the spread of one value is")
+	expect.Equal(t, thousand.spread(), Spread{Count: 1000, Never: 2, P50: 500e-6, P90: 900e-6, P99: 990e-6, P999: 999e-6, Max: 1000e-6}, "the spread of 1 to 1000 µs is")
+	expect.Equal(t, spans{3e6: 7}.spread(), Spread{Count: 7, P50: 3, P90: 3, P99: 3, P999: 3, Max: 3}, "the spread of one value is")
+	expect.Equal(t, spans{-1: 1}.spread(), Spread{Never: 1}, "the spread of what never happened is")
 }
 
 const ms trial.Micros = 1000
