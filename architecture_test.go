@@ -88,7 +88,7 @@ var rooms = []room{
 	{"cmd/bench/compare", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "cmd/bench/wire"}},
 	{"cmd/bench/report", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"}},
 	{"cmd/bench/verdict", []string{"cmd/bench/scenario", "cmd/bench/trial"}},
-	{"cmd/bench/observe", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry", "httpd/eureka"}},
+	{"cmd/bench/observe", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "httpd/api", "fsm/registry", "httpd/eureka"}},
 	{"cmd/bench/load", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "httpd/api"}},
 	{"cmd/bench/truth", []string{"cmd/bench/trial"}},
 	{"cmd/bench/trial", []string{"cmd/bench/scenario"}},

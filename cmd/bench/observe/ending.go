@@ -42,19 +42,33 @@ type Held struct {
 //
 // same says that the nodes agreed.
 func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, same bool) {
-	e := &ender{observer: New(c), Held: held}
-	defer e.observer.http.CloseIdleConnections()
-	return e.askUntilAgreed(ctx)
+	o := New(c)
+	defer o.http.CloseIdleConnections()
+	return o.end(ctx, held)
 }
 
-// askUntilAgreed asks until there is nothing to wait for.
-func (e *ender) askUntilAgreed(ctx context.Context) ([]trial.Ending, bool) {
+// end asks until there is nothing to wait for.
+func (o *Observer) end(ctx context.Context, held Held) ([]trial.Ending, bool) {
 	began := time.Now()
 	for {
-		endings := e.all(ctx)
+		var endings []trial.Ending
+		for node := range o.config.Nodes {
+			if !slices.Contains(held.Lost, node) {
+				endings = append(endings, trial.Ending{Node: node})
+			}
+		}
+		var nodes sync.WaitGroup
+		for i := range endings {
+			nodes.Go(func() {
+				if err := o.ending(ctx, held, &endings[i]); err != nil {
+					endings[i] = trial.Ending{Node: endings[i].Node, Failed: err.Error()}
+				}
+			})
+		}
+		nodes.Wait()
 		same, right := agreed(endings)
 		limit := endLimit
-		if !same && e.observer.config.Column.Mode == scenario.AP {
+		if !same && o.config.Column.Mode == scenario.AP {
 			limit = endLimitAP
 		}
 		if same && right || time.Since(began) > limit || !wire.Pause(ctx, endEvery) {
@@ -76,65 +90,36 @@ func agreed(endings []trial.Ending) (same, right bool) {
 	return same, right
 }
 
-// cached reports whether lists are older than what the servers know.
-func (e *ender) cached() bool { return e.observer.config.Column.System == scenario.Eureka }
-
-// ender asks nodes for their ending.
-type ender struct {
-	observer *Observer
-	Held
-}
-
-func (e *ender) all(ctx context.Context) []trial.Ending {
-	var asked []int
-	for node := range e.observer.config.Nodes {
-		if !slices.Contains(e.Lost, node) {
-			asked = append(asked, node)
-		}
-	}
-	endings := make([]trial.Ending, len(asked))
-	var nodes sync.WaitGroup
-	for i, node := range asked {
-		nodes.Go(func() { endings[i] = e.node(ctx, node) })
-	}
-	nodes.Wait()
-	return endings
-}
-
-func (e *ender) node(ctx context.Context, node int) trial.Ending {
-	asker, reader := e.observer.asker(node), newListReader()
-	ending := trial.Ending{Node: node}
-	fail := func(err error) trial.Ending {
-		return trial.Ending{Node: node, Failed: err.Error()}
-	}
-	asked := time.Now()
+// ending asks a node what it holds. Lists of caching servers do not have the newest versions.
+func (o *Observer) ending(ctx context.Context, held Held, e *trial.Ending) error {
+	asker, reader, asked := o.asker(e.Node), newListReader(), time.Now()
 	resp, err := asker.find(ctx, registryPath+"?consistency=stale")
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	listing, err := reader.registry(resp.body)
 	if err != nil {
-		return fail(fmt.Errorf("list: %w", err))
+		return fmt.Errorf("list: %w", err)
 	}
-	ending.Missing, ending.Revived, ending.Dead = e.observer.config.Book.End(listing, asked, e.Lease)
+	e.Missing, e.Revived, e.Dead = o.config.Book.End(listing, asked, held.Lease)
 	sealed := maps.Clone(listing)
-	if ending.Keys, err = e.versions(ctx, asker, reader, e.App, e.Keys); err != nil {
-		return fail(err)
+	if e.Keys, err = versions(ctx, asker, reader, held.App, held.Keys); err != nil {
+		return err
 	}
-	if e.cached() {
-		if sealed, err = e.versions(ctx, asker, reader, e.SealedApp, e.Sealed); err != nil {
-			return fail(err)
+	if o.config.caches() {
+		if sealed, err = versions(ctx, asker, reader, held.SealedApp, held.Sealed); err != nil {
+			return err
 		}
 	}
-	ending.Sealed = make([]int, len(e.Sealed))
-	for i, id := range e.Sealed {
-		ending.Sealed[i] = int(sealed[id])
+	e.Sealed = make([]int, len(held.Sealed))
+	for i, id := range held.Sealed {
+		e.Sealed[i] = int(sealed[id])
 	}
-	return ending
+	return nil
 }
 
 // versions returns the versions of instances of an application that a node holds.
-func (e *ender) versions(ctx context.Context, a *asker, reader *listReader, app string, ids []string) (truth.Listing, error) {
+func versions(ctx context.Context, a *asker, reader *listReader, app string, ids []string) (truth.Listing, error) {
 	versions := make(truth.Listing)
 	for _, key := range ids {
 		path := registryPath + "/" + url.PathEscape(app) + "/" + url.PathEscape(key) + "?consistency=stale"

@@ -11,12 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// lastList is the newest list of a node.
-type lastList struct {
-	asked time.Time // when it was requested; zero before the first
-	trial.List
-}
-
 const (
 	registryPath = "/eureka/apps" // the same on every system
 	// listShare bounds the share of the time that reading a node's lists takes to one in listShare: large registries
@@ -65,7 +59,10 @@ func (o *Observer) follow(ctx context.Context, node int) {
 		asked := time.Now()
 		list, work := o.list(ctx, node, asker, reader)
 		if ctx.Err() == nil {
-			o.addList(lastList{asked, list})
+			o.add(func(t *trial.Trial) {
+				t.Lists = append(t.Lists, list)
+				o.nodes[node].asked, o.nodes[node].list = asked, list
+			})
 		}
 		return (listShare - 1) * work
 	})
@@ -88,13 +85,6 @@ func (o *Observer) list(ctx context.Context, node int, a *asker, reader *listRea
 	}
 	list.Asked, list.Answered = o.at(asked), o.at(answered)
 	return list, work
-}
-
-func (o *Observer) addList(l lastList) {
-	o.add(func(t *trial.Trial) {
-		t.Lists = append(t.Lists, l.List)
-		o.lists[l.Node] = l
-	})
 }
 
 // versionKey is the metadata key under which clients of a trial write the version of a registration.

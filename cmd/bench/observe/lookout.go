@@ -3,10 +3,10 @@ package observe
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
@@ -24,19 +24,22 @@ const (
 // glance is a way of looking.
 type glance struct {
 	way  trial.Way
-	path func(id string) string // nil if a stream of changes shows it
+	path string // with {id} for the id; empty if a stream of changes shows it
 	// together means that one document shows all registrations that are searched for.
 	together bool
 }
 
-var (
-	byRead      = glance{way: trial.ByRead, path: instancePath}
-	byStaleRead = glance{way: trial.ByStale, path: func(id string) string { return instancePath(id) + "?consistency=stale" }}
-	byList      = glance{way: trial.ByList, path: func(string) string { return registryPath + "/" + sightApp }, together: true}
-	byDelta     = glance{way: trial.ByDelta, path: func(string) string { return registryPath + "/delta" }, together: true}
-)
+const instancePath = registryPath + "/" + sightApp + "/{id}"
 
-func instancePath(id string) string { return registryPath + "/" + sightApp + "/" + id }
+// byStaleRead is a way that only Rollcall's nodes have.
+var byStaleRead = glance{way: trial.ByStale, path: instancePath + "?consistency=stale"}
+
+// glances are the ways of looking that all nodes have.
+var glances = []glance{
+	{way: trial.ByRead, path: instancePath},
+	{way: trial.ByList, path: registryPath + "/" + sightApp, together: true},
+	{way: trial.ByDelta, path: registryPath + "/delta", together: true},
+}
 
 // lookout looks for registrations at one node in one way.
 type lookout struct {
@@ -47,48 +50,30 @@ type lookout struct {
 	arrived  chan struct{} // has an element if a search was added since the last look
 
 	mu      sync.Mutex
-	streams bool                    // for a watch: its stream has begun once
 	waiting map[*sighting]time.Time // when the next look is due
-	// when a stream showed a registration before its acknowledgement; zero if it has not
-	early map[*sighting]time.Time
+	// Of a watch: since when its stream has shown everything (zero: it has not begun), and when it showed
+	// registrations, which may be before their acknowledgements.
+	since time.Time
+	shown map[string]time.Time
 }
 
 func newLookout(o *Observer, node int, g glance) *lookout {
 	return &lookout{
 		observer: o, node: node, glance: g, asker: o.asker(node), arrived: make(chan struct{}, 1),
-		waiting: make(map[*sighting]time.Time), early: make(map[*sighting]time.Time),
+		waiting: make(map[*sighting]time.Time), shown: make(map[string]time.Time),
 	}
 }
 
-// expect lets a stream show a registration before it is acknowledged. A stream that has not begun never will.
-func (l *lookout) expect(g *sighting) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.streams {
-		l.early[g] = time.Time{}
-	}
-}
-
-// forget ends the expectation of a registration that failed.
-func (l *lookout) forget(g *sighting) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.early, g)
-}
-
-// begin begins the search for a just acknowledged registration.
+// begin begins the search for a just acknowledged registration. A stream may leave out what was sent before it began.
 func (l *lookout) begin(g *sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting[g] = g.acked
-	if l.glance.path == nil {
-		shown, expected := l.early[g]
-		delete(l.early, g)
-		switch {
-		case !expected:
+	if l.glance.path == "" {
+		if l.since.IsZero() || g.sent.Before(l.since) {
 			l.end(g)
-		case !shown.IsZero():
-			l.seen(g, shown)
+		} else if at, ok := l.shown[g.id]; ok {
+			l.see(g, at)
 		}
 		return
 	}
@@ -108,8 +93,8 @@ func (l *lookout) end(g *sighting) bool {
 	return true
 }
 
-// seen records that a registration was seen at a time. The lookout is locked.
-func (l *lookout) seen(g *sighting, at time.Time) {
+// see records that a registration was seen at a time. The lookout is locked.
+func (l *lookout) see(g *sighting, at time.Time) {
 	if l.end(g) {
 		l.record(g, max(trial.Of(at.Sub(g.acked)), 0))
 	}
@@ -130,38 +115,37 @@ func (l *lookout) record(g *sighting, delay trial.Micros) {
 	})
 }
 
-// begun records that the node's stream of changes has begun.
-func (l *lookout) begun() {
+// begun records that the node's stream of changes has begun, or goes on after an interruption.
+func (l *lookout) begun(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.streams = true
+	if l.since.IsZero() {
+		l.since = at
+	}
 }
 
-// shown records that the node's stream showed a registration.
-func (l *lookout) shown(id string, at time.Time) {
+// show records that the node's stream showed an instance.
+func (l *lookout) show(id string, at time.Time) {
+	if !strings.HasPrefix(id, sightPrefix) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for g, before := range l.early {
-		if g.id == id && before.IsZero() {
-			l.early[g] = at
-		}
+	if _, before := l.shown[id]; !before {
+		l.shown[id] = at
 	}
 	for g := range l.waiting {
 		if g.id == id {
-			l.seen(g, at)
+			l.see(g, at)
 		}
 	}
 }
 
 // skip records that the node's stream left out what happened until now.
-func (l *lookout) skip() {
+func (l *lookout) skip(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for g, shown := range l.early {
-		if shown.IsZero() {
-			delete(l.early, g)
-		}
-	}
+	l.since = at
 	for g := range l.waiting {
 		l.end(g)
 	}
@@ -171,29 +155,23 @@ func (l *lookout) skip() {
 func (l *lookout) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		due, next := l.due(time.Now())
-		switch {
-		case len(due) > 0 && l.glance.together:
-			l.ask(ctx, due)
-			continue
-		case len(due) > 0:
-			for i := range due {
-				l.ask(ctx, due[i:i+1])
-			}
+		for _, of := range due {
+			l.ask(ctx, of)
+		}
+		if len(due) > 0 {
 			continue
 		}
-		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 		case <-l.arrived:
-		case <-timer.C:
+		case <-time.After(next):
 		}
-		timer.Stop()
 	}
 }
 
-// due returns what to search for now, or the pause until there is something. A document that shows all is asked for
-// all.
-func (l *lookout) due(now time.Time) (due []*sighting, next time.Duration) {
+// due returns what to ask for now, one question each, or the pause until there is something. A document that shows all
+// is asked for all.
+func (l *lookout) due(now time.Time) (due [][]*sighting, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next = longPause
@@ -201,25 +179,25 @@ func (l *lookout) due(now time.Time) (due []*sighting, next time.Duration) {
 	for g, at := range l.waiting {
 		all = append(all, g)
 		if left := at.Sub(now); left <= 0 {
-			due = append(due, g)
+			due = append(due, []*sighting{g})
 		} else {
 			next = min(next, left)
 		}
 	}
 	if len(due) > 0 && l.glance.together {
-		due = all
+		due = [][]*sighting{all}
 	}
 	return due, next
 }
 
 // ask asks one question, except of a lost node. A registration counts as seen when the response that shows it has
-// come: before that no client knows of it.
+// come: before that no client knows of it. Ids are unique, so a quoted id stands for nothing else.
 func (l *lookout) ask(ctx context.Context, of []*sighting) {
 	lost := l.observer.isDropped(l.node)
 	var resp response
 	var err error
 	if !lost {
-		if resp, err = l.asker.find(ctx, l.glance.path(of[0].id)); ctx.Err() != nil {
+		if resp, err = l.asker.find(ctx, strings.Replace(l.glance.path, "{id}", of[0].id, 1)); ctx.Err() != nil {
 			return
 		}
 	}
@@ -227,26 +205,21 @@ func (l *lookout) ask(ctx context.Context, of []*sighting) {
 	if err == nil {
 		least = max(least, (lookLoad-1)*now.Sub(resp.firstByte))
 	}
-	pause := func(g *sighting) time.Duration {
-		if l.glance.together && l.observer.config.Column.System == scenario.Eureka {
-			return cachedLook
-		}
-		return max(least, now.Sub(g.acked)/lookShare)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range of {
+		pause := max(least, now.Sub(g.acked)/lookShare)
+		if l.glance.together && l.observer.config.caches() {
+			pause = cachedLook
+		}
 		_, searched := l.waiting[g]
 		switch {
 		case lost:
 			l.end(g)
-		case err == nil && shows(resp.body, g.id):
-			l.seen(g, now)
+		case err == nil && bytes.Contains(resp.body, []byte(`"`+g.id+`"`)):
+			l.see(g, now)
 		case searched:
-			l.waiting[g] = now.Add(pause(g))
+			l.waiting[g] = now.Add(pause)
 		}
 	}
 }
-
-// shows reports whether a document is about the instance. Ids are unique, so a quoted id stands for nothing else.
-func shows(document []byte, id string) bool { return bytes.Contains(document, []byte(`"`+id+`"`)) }

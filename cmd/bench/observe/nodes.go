@@ -3,24 +3,26 @@ package observe
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
+	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
-	// retryEvery is the pause before a node that does not respond is asked again for its stream of changes.
+	// retryEvery is the pause before a node that does not respond is asked again for its stream of changes: package
+	// client, which spares the servers, would notice a node that is back only after seconds.
 	retryEvery = 50 * time.Millisecond
-	// streamPatience is longer than a client's longest pause between two tries: after such a long try the client
-	// begins anew with its shortest.
-	streamPatience = 10 * time.Second
+	// longPause is longer than a trial goes on after a node was lost.
+	longPause = time.Hour
+	// leaderEvery is how often a node is asked for its leader.
+	leaderEvery = 100 * time.Millisecond
+	// streamFetch is how many bytes of a stream are read at once.
+	streamFetch = 4 << 10
 )
 
 // watch follows a node's stream of changes, and resumes after every interruption.
@@ -28,138 +30,97 @@ func (o *Observer) watch(ctx context.Context, node int) {
 	if !o.config.Column.Streams() {
 		return
 	}
-	i := insistent{
-		RoundTripper: o.http.Transport,
-		lost:         func() bool { return o.isDropped(node) },
-		read:         func(length time.Duration) { o.addWatched(node, length) },
-	}
-	c := newClient(&http.Client{Transport: i}, streamPatience, "http://"+o.config.Nodes[node])
+	index := ""
 	repeat(ctx, retryEvery, func() time.Duration {
 		if o.isDropped(node) {
 			return longPause
 		}
-		// the node ends it, and repeat begins it anew
-		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error {
-			o.changed(node, e, time.Now())
-			return nil
-		})
+		o.stream(ctx, node, &index)
 		return 0
 	})
 }
 
-// longPause is longer than a trial goes on after a node was lost.
-const longPause = time.Hour
+// change is an event of a stream of changes.
+type change struct{ Index, ID, Why string }
 
-func (o *Observer) addWatched(node int, read time.Duration) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.watched[node] += read
+// stream reads a node's stream of changes since an index until it ends, and moves the index on.
+func (o *Observer) stream(ctx context.Context, number int, index *string) {
+	target := "http://" + o.config.Nodes[number] + "/v1/rollcall/watch"
+	if *index != "" {
+		target += "?index=" + url.QueryEscape(*index)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return
+	}
+	resp, err := o.http.Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return
+	}
+	begun := time.Now()
+	defer o.of(number, func(n *view) { n.watched += time.Since(begun) })
+	for events := sse.NewReader(resp.Body, streamFetch); ; {
+		e, err := events.Next()
+		if err != nil {
+			return
+		}
+		var c change
+		if json.Unmarshal(e.Data, &c) == nil {
+			*index = c.Index
+			o.changed(number, string(e.Name), c, time.Now())
+		}
+	}
 }
 
 // changed records an event of a node's stream.
-func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
-	switch e := e.(type) {
-	case client.WatchStart:
-		o.sightings.watches[node].begun()
-	case client.WatchReset:
-		o.sightings.watches[node].skip()
-	case client.WatchChange:
-		o.sightings.watches[node].shown(e.ID, at)
-		if e.Why == "evicted" {
-			alive := o.config.Book.Alive(e.ID)
+func (o *Observer) changed(node int, name string, c change, at time.Time) {
+	lookout := o.sightings.watches[node]
+	switch name {
+	case "start":
+		lookout.begun(at)
+	case "reset":
+		lookout.skip(at)
+	case "change":
+		lookout.show(c.ID, at)
+		if c.Why == "evicted" {
+			alive := o.config.Book.Alive(c.ID)
 			o.add(func(t *trial.Trial) {
-				t.Evictions = append(t.Evictions, trial.Eviction{At: o.at(at), Node: node, ID: e.ID, Alive: alive})
+				t.Evictions = append(t.Evictions, trial.Eviction{At: o.at(at), Node: node, ID: c.ID, Alive: alive})
 			})
 		}
 	}
 }
 
-// insistent repeats a request at once if a node does not respond: package client, which spares the servers, would
-// notice a node that is back only after seconds.
-type insistent struct {
-	http.RoundTripper
-	lost func() bool                // the node is no longer asked
-	read func(length time.Duration) // is told, at the end of each stream, how long it was read
-}
-
-var errLost = errors.New("the node is lost")
-
-// RoundTrip implements http.RoundTripper.
-func (i insistent) RoundTrip(req *http.Request) (*http.Response, error) {
-	for {
-		if i.lost() {
-			return nil, errLost
-		}
-		resp, err := i.RoundTripper.RoundTrip(req)
-		if err == nil && resp.StatusCode < http.StatusInternalServerError {
-			if resp.StatusCode == http.StatusOK {
-				begun := time.Now()
-				resp.Body = &stream{resp.Body, sync.OnceFunc(func() { i.read(time.Since(begun)) })}
-			}
-			return resp, nil
-		}
-		if err == nil {
-			resp.Body.Close()
-		}
-		if !wire.Pause(req.Context(), retryEvery) {
-			return nil, context.Cause(req.Context())
-		}
-	}
-}
-
-// stream is the body of a response, with a callback at its end.
-type stream struct {
-	io.ReadCloser
-	ended func()
-}
-
-// Read implements io.Reader.
-func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	if err != nil {
-		s.ended()
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (s *stream) Close() error {
-	s.ended()
-	return s.ReadCloser.Close()
-}
-
-// leaderEvery is how often a node is asked for its leader.
-const leaderEvery = 100 * time.Millisecond
-
 // leaders asks a node for its leader, and records every change. A node that does not respond, or is lost, knows no
 // leader.
-func (o *Observer) leaders(ctx context.Context, node int) {
+func (o *Observer) leaders(ctx context.Context, number int) {
 	if !o.config.Column.Leads() {
 		return
 	}
-	asker := o.asker(node)
-	var last *trial.Leader
+	asker := o.asker(number)
+	last := trial.Leader{Node: -1}
 	repeat(ctx, leaderEvery, func() time.Duration {
-		l := trial.Leader{At: o.at(time.Now()), Node: node, Leader: -1}
+		l := trial.Leader{At: o.at(time.Now()), Node: number, Leader: -1}
 		var said client.Status
-		if !o.isDropped(node) {
-			said = o.askStatus(ctx, asker)
+		if !o.isDropped(number) {
+			said = askStatus(ctx, asker)
 			l.Leader, l.Term = slices.Index(o.config.Names, said.Leader), said.Term
 		}
-		o.mu.Lock()
-		o.statuses[node] = said
-		o.mu.Unlock()
-		if ctx.Err() != nil || last != nil && last.Leader == l.Leader && last.Term == l.Term {
-			return 0
+		o.of(number, func(n *view) { n.status = said })
+		if ctx.Err() == nil && (last.Node < 0 || last.Leader != l.Leader || last.Term != l.Term) {
+			last = l
+			o.add(func(t *trial.Trial) { t.Leaders = append(t.Leaders, l) })
 		}
-		last = &l
-		o.add(func(t *trial.Trial) { t.Leaders = append(t.Leaders, l) })
 		return 0
 	})
 }
 
 // askStatus asks a node for its status, and returns the zero value if it does not respond.
-func (o *Observer) askStatus(ctx context.Context, a *asker) (status client.Status) {
+func askStatus(ctx context.Context, a *asker) (status client.Status) {
 	resp, err := a.find(ctx, "/v1/rollcall/status")
 	if err != nil || json.Unmarshal(resp.body, &status) != nil {
 		return client.Status{}
@@ -173,9 +134,9 @@ func (o *Observer) Leader(nodes int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var newest client.Status
-	for _, s := range o.statuses[:nodes] {
-		if s.Quorum && s.Leader != "" && s.Term >= newest.Term {
-			newest = s
+	for _, n := range o.nodes[:nodes] {
+		if n.status.Quorum && n.status.Leader != "" && n.status.Term >= newest.Term {
+			newest = n.status
 		}
 	}
 	return slices.Index(o.config.Names, newest.Leader)
@@ -197,6 +158,22 @@ func (o *Observer) usage(ctx context.Context, node int) {
 			u.Renewals = o.config.Renewals()
 		}
 		o.add(func(t *trial.Trial) { t.Usage = append(t.Usage, u) })
+		return 0
+	})
+}
+
+// machine records every second what the machine did. A failed look is left out, and the judge of the trial will miss
+// it.
+func (o *Observer) machine(ctx context.Context) {
+	if o.config.Machine == nil {
+		return
+	}
+	repeat(ctx, time.Second, func() time.Duration {
+		h, err := o.config.Machine()
+		h.At = o.at(time.Now())
+		if err == nil {
+			o.add(func(t *trial.Trial) { t.Machine = append(t.Machine, h) })
+		}
 		return 0
 	})
 }

@@ -3,21 +3,21 @@
 // response is an observation, too. It registers instances of its own for sightings, and otherwise changes nothing. Its
 // files:
 //
-//	observe.go   the state of an observation, and how a node is asked
-//	run.go       its parts, their run, and what they add to a trial
+//	observe.go   an observation, its run, and how a node is asked
 //	lists.go     the lists of each node, ten times a second
-//	nodes.go     what each node says of itself: its watch, its leader, what its process uses
+//	nodes.go     what each node says of itself, and what its process and the machine do
 //	sightings.go registrations whose way to every node is timed
 //	lookout.go   the search for them at one node in one way
 //	ending.go    what nodes hold at the end
-//	machine.go   whether the machine carries all this
 package observe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,39 +48,123 @@ type Config struct {
 	Seed     uint64
 }
 
+// caches reports whether documents are older than what the servers know.
+func (c Config) caches() bool { return c.Column.System == scenario.Eureka }
+
 // Observer observes a cluster. Make one with New.
 type Observer struct {
 	config    Config
 	http      *http.Client
 	sightings *sightings
 
-	mu      sync.Mutex
-	seen    trial.Trial     // what Into adds
-	lists   []lastList      // by node
-	dropped []bool          // by node: it is lost, and no longer asked
-	watched []time.Duration // by node: how long its stream of changes was read
-	// statuses are what the nodes last said about themselves.
-	statuses []client.Status
+	mu    sync.Mutex
+	seen  trial.Trial // what Into adds
+	nodes []view
+}
+
+// view is what was last seen of a node.
+type view struct {
+	asked   time.Time // for the list; zero before the first
+	list    trial.List
+	dropped bool          // it is lost, and no longer asked
+	watched time.Duration // for how long its stream of changes was read
+	status  client.Status // what it said about itself
+}
+
+// New prepares an observation. It asks no node yet. Its client keeps connections and asks for no compression: over
+// loopback compression costs the servers and this process more than it saves.
+func New(c Config) *Observer {
+	return newObserver(c, &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 32, ReadBufferSize: 64 << 10}})
+}
+
+func newObserver(c Config, h *http.Client) *Observer {
+	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
+	if c.caches() {
+		c.Every = max(c.Every, cachedLook)
+	}
+	o := &Observer{config: c, http: h, nodes: make([]view, len(c.Nodes))}
+	o.sightings = newSightings(o)
+	return o
+}
+
+// Run observes until ctx ends. Nodes that do not respond are asked again; that is not an error.
+func (o *Observer) Run(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() { o.machine(ctx) })
+	for node := range o.nodes {
+		parts.Go(func() { o.usage(ctx, node) })
+	}
+	if o.config.Quiet == 0 || wire.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
+		for node := range o.nodes {
+			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders} {
+				parts.Go(func() { part(ctx, node) })
+			}
+		}
+		parts.Go(func() { o.sightings.run(ctx) })
+	}
+	parts.Wait()
+	o.http.CloseIdleConnections()
 }
 
 // Drop records that a node is lost: it is not asked from now on.
 func (o *Observer) Drop(node int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.dropped[node] = true
+	o.of(node, func(n *view) { n.dropped = true })
 }
 
-func (o *Observer) isDropped(node int) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.dropped[node]
+func (o *Observer) isDropped(node int) (dropped bool) {
+	o.of(node, func(n *view) { dropped = n.dropped })
+	return dropped
 }
 
 // Watched returns how long a node's stream of changes was read.
-func (o *Observer) Watched(node int) trial.Micros {
+func (o *Observer) Watched(node int) (watched trial.Micros) {
+	o.of(node, func(n *view) { watched = trial.Of(n.watched) })
+	return watched
+}
+
+// Healed reports whether every node's last list, requested after the book's last Mark, lacks nothing that was
+// acknowledged before that mark.
+func (o *Observer) Healed() bool {
+	marked := o.config.Book.Marked()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return trial.Of(o.watched[node])
+	return !slices.ContainsFunc(o.nodes, func(n view) bool {
+		return !n.dropped && (n.asked.IsZero() || n.asked.Before(marked) || n.list.Failed || n.list.Unhealed > 0)
+	})
+}
+
+// Sighted reports whether every search for a registration has ended.
+func (o *Observer) Sighted() bool { return o.sightings.count.Load() == 0 }
+
+// Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
+func (o *Observer) Into(t *trial.Trial) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := &o.seen
+	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) place { return place{l.Asked, l.Node, ""} })...)
+	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) place { return place{s.Acked, s.To, string(s.Way)} })...)
+	t.Departures = append(t.Departures, slices.DeleteFunc(o.config.Book.Departures(o.config.Began), func(d trial.Departure) bool {
+		return d.Gone < 0 && o.nodes[d.Node].dropped // otherwise it might have stopped listing the instance
+	})...)
+	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) place { return place{e.At, e.Node, e.ID} })...)
+	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) place { return place{l.At, l.Node, ""} })...)
+	t.Machine = append(t.Machine, s.Machine...)
+	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) place { return place{u.At, u.Node, ""} })...)
+}
+
+// place is an observation's position among its kind.
+type place struct {
+	at   trial.Micros
+	node int
+	text string
+}
+
+func sorted[T any](all []T, of func(T) place) []T {
+	slices.SortStableFunc(all, func(a, b T) int {
+		x, y := of(a), of(b)
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.node, y.node), cmp.Compare(x.text, y.text))
+	})
+	return all
 }
 
 // add adds an observation.
@@ -90,22 +174,19 @@ func (o *Observer) add(add func(*trial.Trial)) {
 	add(&o.seen)
 }
 
+// of reads or changes what was last seen of a node.
+func (o *Observer) of(number int, do func(*view)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	do(&o.nodes[number])
+}
+
 // at returns a moment of the trial.
 func (o *Observer) at(t time.Time) trial.Micros { return trial.Since(o.config.Began, t) }
 
 // patience bounds the time until a response begins, and again the time until it ends. So a paused node is asked again
 // soon after its pause.
 const patience = time.Second
-
-// newHTTP returns a client that keeps its connections and asks for no compression: over loopback compression costs the
-// servers and this process more than it saves.
-func newHTTP() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 32,
-		ReadBufferSize:      64 << 10,
-	}}
-}
 
 // asker asks one node for documents. One goroutine uses it.
 type asker struct {
@@ -119,6 +200,11 @@ type response struct {
 	status    int
 	body      []byte    // valid until the next request
 	firstByte time.Time // when its header arrived
+}
+
+// asker returns an asker for a node.
+func (o *Observer) asker(node int) *asker {
+	return &asker{http: o.http, addr: o.config.Nodes[node]}
 }
 
 // get asks for a document.
@@ -153,20 +239,6 @@ func (a *asker) find(ctx context.Context, path string) (response, error) {
 		err = fmt.Errorf("%s of %s: status %d", path, a.addr, resp.status)
 	}
 	return resp, err
-}
-
-// asker returns an asker for a node.
-func (o *Observer) asker(node int) *asker {
-	return &asker{http: o.http, addr: o.config.Nodes[node]}
-}
-
-// newClient returns a client of some servers.
-func newClient(h *http.Client, timeout time.Duration, servers ...string) *client.Client {
-	c, err := client.New(client.Config{Servers: servers, HTTPClient: h, Timeout: timeout})
-	if err != nil {
-		panic(err) // the addresses of the servers are wrong
-	}
-	return c
 }
 
 // repeat calls do at an interval until ctx ends, but never sooner than after the pause that do returns. Calls that

@@ -399,9 +399,9 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 					n.listVersion("s", 2)
 				}
 				c.set(cluster, config.Book)
-				e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), Held: Held{App: "A", Keys: []string{"a", "canceled"}, Sealed: []string{"s", "gone"}, Lease: lease}}
+				o := newObserver(config, &http.Client{Transport: cluster})
 				begun := time.Now()
-				got, done := e.askUntilAgreed(t.Context())
+				got, done := o.end(t.Context(), Held{App: "A", Keys: []string{"a", "canceled"}, Sealed: []string{"s", "gone"}, Lease: lease})
 				took := time.Since(begun)
 				// Nodes that lack the same instances agree, but are asked again all the same.
 				expect.Equal(t, done, c.took < endLimit || len(c.want.Missing) > 0, "they agree:")
@@ -698,8 +698,10 @@ func (w *pipedWriter) Flush() {}
 func TestLeaderIsThatOfTheNewestTermWithAQuorum(t *testing.T) {
 	o := New(Config{Nodes: []string{"a", "b", "c", "d"}, Names: []string{"node1", "node2", "node3", "node4"}})
 	expect.Equal(t, o.Leader(3), -1, "before any node was asked:")
-	o.statuses = []client.Status{
+	for i, said := range []client.Status{
 		{Leader: "node1", Term: 3, Quorum: true}, {Leader: "node3", Term: 4, Quorum: true}, {Leader: "node2", Term: 5}, {Leader: "node4", Term: 9, Quorum: true},
+	} {
+		o.nodes[i].status = said
 	}
 	expect.Equal(t, o.Leader(3), 2, "of the first three nodes:")
 }

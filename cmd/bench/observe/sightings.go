@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 const (
-	sightApp = "SIGHT"
+	sightApp    = "SIGHT"
+	sightPrefix = "sight-" // of ids
 	// sightLease is a lease, in seconds, that needs no renewal before its cancel.
 	sightLease = 90
 	// sightLimit is how long a registration is searched for, and sightLimitCached the same at servers that make their
@@ -31,11 +33,12 @@ const (
 
 // sightings registers its own instances through each node in turn, and looks for each at every node in every way.
 type sightings struct {
-	observer   *Observer
+	*Observer
 	homes      []*client.Client // by node: asks only that node
 	everywhere *client.Client
 	lookouts   []*lookout
-	watches    []*lookout   // lookouts that read streams of changes, by node; empty if the servers have none
+	watches    []*lookout // lookouts that read streams of changes, by node; empty if the servers have none
+	limit      time.Duration
 	count      atomic.Int64 // under way
 }
 
@@ -43,18 +46,26 @@ type sightings struct {
 type sighting struct {
 	id    string
 	from  int
+	sent  time.Time
 	acked time.Time      // set before lookouts search
 	found sync.WaitGroup // the searches that have not ended
 }
 
 func newSightings(o *Observer) *sightings {
-	s := &sightings{observer: o}
+	s := &sightings{Observer: o, limit: sightLimit}
+	if o.config.caches() {
+		s.limit = sightLimitCached
+	}
+	ways := slices.Clone(glances)
+	if o.config.Column.System == scenario.Rollcall {
+		ways = append(ways, byStaleRead)
+	}
 	var all []string
 	for node, addr := range o.config.Nodes {
-		s.homes = append(s.homes, newClient(o.http, 2*patience, "http://"+addr))
+		s.homes = append(s.homes, newClient(o, "http://"+addr))
 		all = append(all, "http://"+addr)
-		for _, glance := range o.glances() {
-			s.lookouts = append(s.lookouts, newLookout(o, node, glance))
+		for _, way := range ways {
+			s.lookouts = append(s.lookouts, newLookout(o, node, way))
 		}
 		if o.config.Column.Streams() {
 			s.watches = append(s.watches, newLookout(o, node, glance{way: trial.ByWatch}))
@@ -62,46 +73,38 @@ func newSightings(o *Observer) *sightings {
 	}
 	s.lookouts = append(s.lookouts, s.watches...)
 	if len(all) > 0 {
-		s.everywhere = newClient(o.http, 2*patience, all...)
+		s.everywhere = newClient(o, all...)
 	}
 	return s
 }
 
-// sightLimit returns how long a registration is searched for.
-func (o *Observer) sightLimit() time.Duration {
-	if o.config.Column.System == scenario.Eureka {
-		return sightLimitCached
+// newClient returns a client of some servers.
+func newClient(o *Observer, servers ...string) *client.Client {
+	c, err := client.New(client.Config{Servers: servers, HTTPClient: o.http, Timeout: 2 * patience})
+	if err != nil {
+		panic(err) // the addresses of the servers are wrong
 	}
-	return sightLimit
-}
-
-// glances returns the ways of looking that the column's servers have, beside the watch.
-func (o *Observer) glances() []glance {
-	if o.config.Column.System == scenario.Rollcall {
-		return []glance{byRead, byStaleRead, byList, byDelta}
-	}
-	return []glance{byRead, byList, byDelta}
+	return c
 }
 
 // run begins a sighting whenever one is due, until ctx ends. The first waits until the nodes' streams may have begun.
 func (s *sightings) run(ctx context.Context) {
-	if s.observer.config.Sightings <= 0 {
+	if s.config.Sightings <= 0 {
 		return
 	}
 	var under sync.WaitGroup
 	defer under.Wait()
 	for _, l := range s.lookouts {
-		if l.glance.path != nil {
+		if l.glance.path != "" {
 			under.Go(func() { l.run(ctx) })
 		}
 	}
-	every := time.Duration(float64(time.Second) / s.observer.config.Sightings)
-	if !wire.Pause(ctx, s.observer.config.Every) {
+	if !wire.Pause(ctx, s.config.Every) {
 		return
 	}
 	number := 0
-	repeat(ctx, every, func() time.Duration {
-		if time.Now().After(s.observer.config.Began.Add(s.observer.config.Length)) {
+	repeat(ctx, time.Duration(float64(time.Second)/s.config.Sightings), func() time.Duration {
+		if time.Now().After(s.config.Began.Add(s.config.Length)) {
 			return longPause // sightings under way are continued until ctx ends
 		}
 		n := number
@@ -120,30 +123,23 @@ func (s *sightings) run(ctx context.Context) {
 // sight registers an instance, waits until it was seen everywhere, and cancels it again, so that registries stay
 // small.
 func (s *sightings) sight(ctx context.Context, n int) {
-	g := &sighting{id: fmt.Sprintf("sight-%x-%d", s.observer.config.Seed, n), from: n % len(s.homes)}
-	if s.observer.isDropped(g.from) {
+	g := &sighting{id: fmt.Sprintf("%s%x-%d", sightPrefix, s.config.Seed, n), from: n % len(s.homes), sent: time.Now()}
+	if s.isDropped(g.from) {
 		return
-	}
-	for _, l := range s.watches { // a stream may show it before the acknowledgement comes
-		l.expect(g)
 	}
 	instance := g.instance()
 	defer s.cancel(ctx, instance.Key(), g.from)
-	book := s.observer.config.Book
-	book.Registering(g.id, 0, time.Now())
-	if err := s.homes[g.from].Register(ctx, instance); err != nil {
-		for _, l := range s.watches {
-			l.forget(g)
-		}
+	s.config.Book.Registering(g.id, 0, g.sent)
+	if s.homes[g.from].Register(ctx, instance) != nil {
 		return
 	}
 	g.acked = time.Now()
-	book.Registered(g.id, 0, g.acked)
+	s.config.Book.Registered(g.id, 0, g.acked)
 	g.found.Add(len(s.lookouts))
 	for _, l := range s.lookouts {
 		l.begin(g)
 	}
-	limit, stop := context.WithTimeout(ctx, s.observer.sightLimit())
+	limit, stop := context.WithTimeout(ctx, s.limit)
 	defer stop()
 	defer context.AfterFunc(limit, func() {
 		for _, l := range s.lookouts {
@@ -167,9 +163,8 @@ func (s *sightings) cancel(ctx context.Context, key registry.Key, home int) {
 	if ctx.Err() != nil {
 		return
 	}
-	book := s.observer.config.Book
-	book.Canceling(key.ID, 0, time.Now())
+	s.config.Book.Canceling(key.ID, 0, time.Now())
 	if s.homes[home].Cancel(ctx, key) == nil || s.everywhere.Cancel(ctx, key) == nil {
-		book.Canceled(key.ID, 0, time.Now())
+		s.config.Book.Canceled(key.ID, 0, time.Now())
 	}
 }

@@ -334,9 +334,8 @@ func ended(t *testing.T, cluster *fakeCluster, name string, held Held) ([]trial.
 	t.Helper()
 	config := cluster.config()
 	config.Book, config.Column = new(truth.Book), column(name)
-	e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), Held: held}
 	begun := time.Now()
-	endings, done := e.askUntilAgreed(t.Context())
+	endings, done := newObserver(config, &http.Client{Transport: cluster}).end(t.Context(), held)
 	return endings, done, time.Since(begun)
 }
 

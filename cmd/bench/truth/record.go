@@ -44,39 +44,28 @@ type record struct {
 	open   []write   // in the order in which they began
 	died   time.Time // zero while it lives
 	last   time.Time // acknowledged heartbeat or registration
-	seen   []bool    // by node: it has been listed since it last departed
-	newest []int64   // by node: the newest version that it listed
-	begun  writes
-	marked mark
-	// departures covers all its lives; only the last may still be going on.
-	departures []*departure
+	marked ack       // what Unhealed is held against: see mark
+	healed fate      // the fate that was marked; uncertain if nothing is held against the mark
+
+	leaving *departure // the departure that is going on, or nil
+	nodes   []view     // by node
+	left    []left     // in departures that are over
 }
 
-// writes counts writes that began.
-type writes struct{ registrations, cancels int }
-
-// beginWrite records a write that is about to be sent.
-func (r *record) beginWrite(w write) {
+// begin records a write that is about to be sent. What the client undoes is no longer held against the mark.
+func (r *record) begin(w write) {
 	if len(r.open) == mostOpen {
 		r.open = slices.Delete(r.open, 0, 1)
 	}
 	r.open = append(r.open, w)
-	if w.cancel {
-		r.begun.cancels++
-		return
+	if w.cancel && r.healed == present || !w.cancel && r.healed == absent {
+		r.healed = uncertain
 	}
-	r.begun.registrations++
-	r.revive()
-}
-
-// revive makes a dead instance live again. Only the servers know whether they removed it meanwhile.
-func (r *record) revive() {
-	if r.died.IsZero() {
-		return
+	if !w.cancel && !r.died.IsZero() {
+		// It lives again. Only the servers know whether they removed it meanwhile.
+		r.died, r.fate = time.Time{}, uncertain
+		r.stay()
 	}
-	r.died = time.Time{}
-	r.fate = uncertain
-	r.stay()
 }
 
 // registered records an acknowledged registration. Acknowledgements of several writers may arrive in another order
@@ -94,11 +83,6 @@ func (r *record) registered(version int64, at time.Time) {
 	for len(r.acks) > 1 && at.Sub(r.acks[1].at) > keepAcks {
 		r.acks = slices.Delete(r.acks, 0, 1)
 	}
-}
-
-func (r *record) canceled(version int64, at time.Time) {
-	r.acknowledge(absent, version, at)
-	r.depart(&departure{canceled: true, from: at, last: at})
 }
 
 // acknowledge makes an acknowledged write the last certain one. A fate stays certain since its earlier time if the
@@ -136,8 +120,8 @@ func (r *record) updateLast(at time.Time) {
 	if at.After(r.last) {
 		r.last = at
 	}
-	if d := r.departing(); d != nil && !d.canceled {
-		d.last = r.last
+	if r.leaving != nil && !r.leaving.canceled {
+		r.leaving.last = r.last
 	}
 }
 
@@ -146,20 +130,15 @@ func (r *record) die(at time.Time) {
 		return
 	}
 	r.died = at
-	r.marked = mark{} // the dead have no mark: nodes may list them until their lease ends
+	r.healed = uncertain // nodes may list the dead until their lease ends
 	if !r.last.IsZero() {
-		r.depart(&departure{from: at, last: r.last})
+		r.depart(departure{from: at, last: r.last})
 	}
 }
 
 // single reports whether the client writes the instance only once, in version 0, and does nothing about its loss:
 // lists are judged for such instances, but nothing waits for them to come back.
 func (r *record) single() bool { return len(r.acks) > 0 && r.acks[len(r.acks)-1].version == 0 }
-
-// alive reports whether the instance should be listed.
-func (r *record) alive() bool {
-	return r.fate == present && r.died.IsZero() && !r.underWay(true, time.Time{})
-}
 
 // underWay reports whether a registration, or a cancel, that began until a time (zero: at any time) may have happened
 // since the last certain write.
@@ -169,66 +148,154 @@ func (r *record) underWay(cancel bool, until time.Time) bool {
 	})
 }
 
-// mark is what was acknowledged at a time. The zero mark means nothing.
-type mark struct {
-	fate    fate
-	version int64
-	begun   writes // until then
+// certain reports whether the instance certainly had a fate, with no write under way that began until a time (zero: at
+// any time).
+func (r *record) certain(of fate, until time.Time) bool {
+	return r.fate == of && !r.underWay(of == present, until)
 }
 
+// alive reports whether the instance should be listed.
+func (r *record) alive() bool { return r.died.IsZero() && r.certain(present, time.Time{}) }
+
+// mark notes what is acknowledged, if anything is certain.
 func (r *record) mark() {
-	r.marked = mark{begun: r.begun}
+	r.healed, r.marked = uncertain, ack{}
 	switch {
 	case !r.died.IsZero(), r.single():
-	case r.fate == present && !r.underWay(true, time.Time{}):
-		r.marked.fate = present
+	case r.certain(r.fate, time.Time{}):
+		r.healed = r.fate
 		if n := len(r.acks); n > 0 {
-			r.marked.version = r.acks[n-1].version
+			r.marked = r.acks[n-1]
 		}
-	case r.fate == absent && !r.underWay(false, time.Time{}):
-		r.marked.fate = absent
 	}
 }
 
-// departure is one death or cancel of an instance, and when each node stopped listing it.
+// look is one list's statement about one instance.
+type look struct {
+	node            int
+	listed          bool
+	version         int64 // 0 if the document has none
+	asked, answered time.Time
+}
+
+// throughout reports whether the instance certainly had a fate from when the list was requested until it was answered.
+func (r *record) throughout(of fate, l look) bool {
+	return !r.since.After(l.asked) && r.certain(of, l.answered)
+}
+
+// ghost reports whether the instance is listed but should not be.
+func (r *record) ghost(l look) bool {
+	return l.listed && (r.deadFor(0, l.asked) || r.throughout(absent, l))
+}
+
+// deadFor reports whether the instance had been dead for at least d at a time.
+func (r *record) deadFor(d time.Duration, at time.Time) bool {
+	return !r.died.IsZero() && at.Sub(r.died) >= d
+}
+
+// missing reports whether the instance should be listed but is not.
+func (r *record) missing(l look) bool {
+	return !l.listed && !r.deadFor(0, l.answered) && r.throughout(present, l)
+}
+
+// behind reports whether the instance is listed in a version that is too old: older than the newest acknowledged until
+// the request. Ghosts are not counted twice.
+func (r *record) behind(l look) bool {
+	return l.listed && l.version != 0 && !r.ghost(l) && slices.ContainsFunc(r.acks, func(a ack) bool {
+		return a.version > l.version && !a.at.After(l.asked)
+	})
+}
+
+// revived reports whether the instance is listed after its cancel. A late registration of unknown outcome may explain
+// that: its client has abandoned it, but it still waits in front of a stalled server.
+func (r *record) revived(l look) bool {
+	return l.listed && r.throughout(absent, l) && !slices.ContainsFunc(r.open, func(w write) bool {
+		return !w.cancel && (l.version == 0 || w.version == l.version)
+	})
+}
+
+// unhealed reports whether the list is wrong about what was acknowledged at the mark. What the client has undone since
+// is not judged.
+func (r *record) unhealed(l look) bool {
+	switch r.healed {
+	case present:
+		return r.missing(l) || r.behind(l) && l.version < r.marked.version
+	case absent:
+		return r.revived(l)
+	}
+	return false
+}
+
+// departure is a death or a cancel of an instance.
 type departure struct {
 	canceled bool
 	from     time.Time // of its death, or of the cancel's acknowledgement
 	last     time.Time // trial.Departure.Last
-	over     bool      // the instance was registered again
-	nodes    []delisting
 }
 
-// delisting is how one node stopped listing the instance.
-type delisting struct {
-	listed       bool      // at some time
-	firstWithout time.Time // when the first list without it was requested; zero if there was none
-	unlisted     bool      // missing from the last list
+// view is what a node's lists have shown of an instance.
+type view struct {
+	newest   int64     // version
+	listed   bool      // since the last departure was over
+	unlisted bool      // during the departure: it is missing from the last list
+	gone     time.Time // when the first list without it was requested; zero if there was none
 }
 
-// departing returns the departure that is going on, or nil.
-func (r *record) departing() *departure {
-	if n := len(r.departures); n > 0 && !r.departures[n-1].over {
-		return r.departures[n-1]
-	}
-	return nil
+// left is a departure as one node's lists showed it.
+type left struct {
+	departure
+	node int
+	gone time.Time // zero if it stayed
 }
 
 // depart begins a departure, unless one is going on: a canceled instance that dies went with its cancel.
-func (r *record) depart(d *departure) {
-	if r.departing() != nil {
-		return
+func (r *record) depart(d departure) {
+	if r.leaving == nil {
+		r.leaving = &d
 	}
-	for _, listed := range r.seen {
-		d.nodes = append(d.nodes, delisting{listed: listed})
-	}
-	r.departures = append(r.departures, d)
 }
 
 // stay ends the current departure: the instance is registered again.
 func (r *record) stay() {
-	if d := r.departing(); d != nil {
-		d.over = true
-		clear(r.seen)
+	if r.leaving == nil {
+		return
 	}
+	r.left = r.departures(false)
+	r.leaving = nil
+	for node := range r.nodes {
+		r.nodes[node] = view{newest: r.nodes[node].newest}
+	}
+}
+
+// departures returns all departures so far. A node that still lists the instance is left out of the current one unless
+// it should not.
+func (r *record) departures(staying bool) []left {
+	all := slices.Clip(r.left)
+	for node, v := range r.nodes {
+		if r.leaving != nil && v.listed && (staying || !v.gone.IsZero()) {
+			all = append(all, left{*r.leaving, node, v.gone})
+		}
+	}
+	return all
+}
+
+// follow records a look for the departures, and reports whether the node lists the instance again after it had
+// stopped: once for each return, however long it lasts.
+func (r *record) follow(l look) (back bool) {
+	for len(r.nodes) <= l.node {
+		r.nodes = append(r.nodes, view{})
+	}
+	v := &r.nodes[l.node]
+	// A version that the node never listed before is late, not a return.
+	known := l.version <= v.newest
+	v.newest, v.listed = max(v.newest, l.version), v.listed || l.listed
+	if r.leaving == nil || l.asked.Before(r.leaving.from) {
+		return false
+	}
+	back = l.listed && v.unlisted && known && r.revived(l)
+	v.unlisted = v.listed && !l.listed
+	if v.unlisted && v.gone.IsZero() {
+		v.gone = l.asked
+	}
+	return back
 }

@@ -1,6 +1,6 @@
 // Package truth keeps what the clients of a trial know for certain: which instances they registered, which they
 // canceled, and which died. It is the standard for judging the lists of nodes. It never asks a server. Its files:
-// truth.go has the book, record.go what is known of one instance, judge.go how a list is compared with it.
+// truth.go has the book and how lists are judged by it, record.go what is known of one instance.
 //
 // Between the beginning of a write and its acknowledgement both states are right, the one before and the one after.
 // They stay so after a write that is never acknowledged, until a later write on its instance is.
@@ -29,7 +29,7 @@ type Book struct {
 // Registering records that a registration is about to be sent: from now on the instance may be listed, in this
 // version. Version 0 is for an instance that its client registers once, and does not register again if it is lost.
 func (b *Book) Registering(id string, version int64, at time.Time) {
-	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at}) })
+	b.update(id, func(r *record) { r.begin(write{version: version, at: at}) })
 }
 
 // Registered records that a registration was acknowledged.
@@ -39,12 +39,15 @@ func (b *Book) Registered(id string, version int64, at time.Time) {
 
 // Canceling records that a cancel is about to be sent: from now on the instance may be missing.
 func (b *Book) Canceling(id string, version int64, at time.Time) {
-	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at, cancel: true}) })
+	b.update(id, func(r *record) { r.begin(write{version: version, at: at, cancel: true}) })
 }
 
 // Canceled records that a cancel was acknowledged.
 func (b *Book) Canceled(id string, version int64, at time.Time) {
-	b.update(id, func(r *record) { r.canceled(version, at) })
+	b.update(id, func(r *record) {
+		r.acknowledge(absent, version, at)
+		r.depart(departure{canceled: true, from: at, last: at})
+	})
 }
 
 // NotDone records that the write of a version, a registration or a cancel, certainly took no effect and never will: no
@@ -71,15 +74,13 @@ func (b *Book) Died(id string, at time.Time) {
 func (b *Book) update(id string, change func(*record)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.records[id]
-	if r == nil {
-		if b.records == nil {
-			b.records = make(map[string]*record)
-		}
-		r = new(record)
-		b.records[id] = r
+	if b.records == nil {
+		b.records = make(map[string]*record)
 	}
-	change(r)
+	if b.records[id] == nil {
+		b.records[id] = new(record)
+	}
+	change(b.records[id])
 }
 
 // Alive reports whether an instance is registered and its client sends heartbeats.
@@ -96,9 +97,7 @@ func (b *Book) Expected() int {
 	defer b.mu.Unlock()
 	n := 0
 	for _, r := range b.records {
-		if r.alive() {
-			n++
-		}
+		n += count(r.alive())
 	}
 	return n
 }
@@ -172,7 +171,14 @@ func (b *Book) Departures(began time.Time) []trial.Departure {
 	defer b.mu.Unlock()
 	var all []trial.Departure
 	for _, id := range slices.Sorted(maps.Keys(b.records)) {
-		all = b.records[id].appendDepartures(all, id, began)
+		r := b.records[id]
+		for _, d := range r.departures(!r.underWay(false, time.Time{})) {
+			departure := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: d.node, Gone: -1}
+			if !d.gone.IsZero() {
+				departure.Gone = trial.Since(began, d.gone)
+			}
+			all = append(all, departure)
+		}
 	}
 	return all
 }
@@ -187,8 +193,9 @@ func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, 
 		r := b.records[id]
 		version, is := listed[id]
 		l := look{listed: is, version: version, asked: at, answered: at}
+		mayBeCanceled := slices.ContainsFunc(r.open, func(w write) bool { return w.cancel })
 		switch {
-		case r.missing(l) && !r.mayBeCanceled() && !r.single():
+		case r.missing(l) && !mayBeCanceled && !r.single():
 			missing = append(missing, id)
 		case r.revived(l):
 			revived = append(revived, id)
