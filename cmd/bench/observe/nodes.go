@@ -41,7 +41,7 @@ func (o *Observer) watch(ctx context.Context, node int) {
 }
 
 // change is an event of a stream of changes.
-type change struct{ Index, ID, Why string }
+type change struct{ ID, Why string }
 
 // stream reads a node's stream of changes since an index until it ends, and moves the index on.
 func (o *Observer) stream(ctx context.Context, number int, index *string) {
@@ -68,9 +68,11 @@ func (o *Observer) stream(ctx context.Context, number int, index *string) {
 		if err != nil {
 			return
 		}
+		if len(e.ID) > 0 {
+			*index = string(e.ID)
+		}
 		var c change
 		if json.Unmarshal(e.Data, &c) == nil {
-			*index = c.Index
 			o.changed(number, string(e.Name), c, time.Now())
 		}
 	}

@@ -3,6 +3,7 @@ package scenario
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -51,28 +52,30 @@ func Columns() []Column {
 // "slow=cp,test.sync-delay=20ms": a name, a mode of Rollcall, and settings.
 func FindColumn(text string) (Column, error) {
 	name, described, own := strings.Cut(text, "=")
-	known := slices.IndexFunc(Columns(), func(c Column) bool { return c.Name == name })
+	var names []string
+	for _, c := range Columns() {
+		switch {
+		case c.Name == name && own:
+			return Column{}, fmt.Errorf("%q is the name of a column that comes with the program; give yours another one", name)
+		case c.Name == name:
+			return c, nil
+		}
+		names = append(names, c.Name)
+	}
+	if !own {
+		return Column{}, fmt.Errorf("there is no column %q; name one of %s, or describe one as in slow=cp,test.sync-delay=20ms", name, strings.Join(names, ", "))
+	}
+	mode, settings, _ := strings.Cut(described, ",")
+	c := Column{Name: name, Title: name, System: Rollcall, Mode: Mode(mode), Settings: make(map[string]string)}
 	switch {
-	case own && known >= 0:
-		return Column{}, fmt.Errorf("%q is the name of a column that comes with the program; give yours another one", name)
-	case own:
-		return describedColumn(name, described)
-	case known >= 0:
-		return Columns()[known], nil
-	}
-	return Column{}, fmt.Errorf("there is no column %q; name one of %s, or describe one as in slow=cp,test.sync-delay=20ms", name, strings.Join(columnNames(), ", "))
-}
-
-func describedColumn(name, text string) (Column, error) {
-	parts := strings.Split(text, ",")
-	c := Column{Name: name, Title: name, System: Rollcall, Mode: Mode(parts[0]), Settings: make(map[string]string)}
-	if !nameRule.MatchString(name) {
+	case !nameRule.MatchString(name):
 		return Column{}, fmt.Errorf("column %q: want a name of up to 64 letters, digits and dashes", name)
+	case c.Mode != CP && c.Mode != AP:
+		return Column{}, fmt.Errorf("column %s: %q is no mode; want cp or ap before the settings", name, mode)
+	case described == mode:
+		return c, nil
 	}
-	if c.Mode != CP && c.Mode != AP {
-		return Column{}, fmt.Errorf("column %s: %q is no mode; want cp or ap before the settings", name, parts[0])
-	}
-	for _, part := range parts[1:] {
+	for part := range strings.SplitSeq(settings, ",") {
 		key, value, ok := strings.Cut(part, "=")
 		if !ok || key == "" {
 			return Column{}, fmt.Errorf("column %s: %q is no setting; want one such as data.sync=always", name, part)
@@ -80,14 +83,6 @@ func describedColumn(name, text string) (Column, error) {
 		c.Settings[key] = value
 	}
 	return c, nil
-}
-
-func columnNames() []string {
-	var names []string
-	for _, c := range Columns() {
-		names = append(names, c.Name)
-	}
-	return names
 }
 
 // Linearizable reports whether the column promises linearizable reads and writes.
@@ -146,28 +141,21 @@ func (c Column) Cannot(s Scenario) string {
 // that leads, the later one gets the earlier one's name as its Twin. Quick, Chosen and Limits make no difference to
 // servers.
 func Pair(run []Scenario) {
+	other := map[string]string{"leader": "follower", "follower": "leader"}
 	for i := range run {
 		run[i].Twin = ""
-		swapped, changed := run[i].exchanged()
-		if !changed {
-			continue
+		swapped, changed := run[i].content(), false
+		swapped.Faults = slices.Clone(swapped.Faults)
+		for n, f := range swapped.Faults {
+			if nodes, ok := other[f.Nodes]; ok {
+				swapped.Faults[n].Nodes, changed = nodes, true
+			}
 		}
-		if twin := slices.IndexFunc(run[:i], func(other Scenario) bool { return reflect.DeepEqual(other.content(), swapped.content()) }); twin >= 0 {
+		twin := slices.IndexFunc(run[:i], func(s Scenario) bool { return reflect.DeepEqual(s.content(), swapped) })
+		if changed && twin >= 0 {
 			run[i].Twin = run[twin].Name
 		}
 	}
-}
-
-// exchanged returns the scenario with the leader struck instead of a node that does not lead, and vice versa.
-func (s Scenario) exchanged() (swapped Scenario, changed bool) {
-	other := map[string]string{"leader": "follower", "follower": "leader"}
-	s.Faults = slices.Clone(s.Faults)
-	for i, f := range s.Faults {
-		if nodes, ok := other[f.Nodes]; ok {
-			s.Faults[i].Nodes, changed = nodes, true
-		}
-	}
-	return s, changed
 }
 
 // content returns what a scenario does to servers.
@@ -195,12 +183,8 @@ func (c Column) SettingsFor(s Scenario) map[string]string {
 		return nil
 	}
 	all := make(map[string]string)
-	for key, value := range s.Settings {
-		all[key] = value
-	}
-	for key, value := range c.Settings {
-		all[key] = value
-	}
+	maps.Copy(all, s.Settings)
+	maps.Copy(all, c.Settings)
 	return all
 }
 

@@ -2,9 +2,9 @@ package scenario
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,132 +38,83 @@ func Places(datacenters int) []Place {
 //
 // Several of them are separated by commas, as in "node1, node3". leader is the leader's number.
 func Select(selector string, nodes []Place, leader int) ([]int, error) {
-	struck := make([]bool, len(nodes))
+	var numbers []int
 	for part := range strings.SplitSeq(selector, ",") {
-		which := meaning(strings.TrimSpace(part), nodes, leader)
-		found := false
-		for i := range nodes {
-			if which(i) {
-				struck[i], found = true, true
-			}
-		}
-		if !found {
+		found := meaning(strings.TrimSpace(part), nodes, leader)
+		if len(found) == 0 {
 			return nil, fmt.Errorf("%q selects no node; want leader, follower, followers, all, a datacenter such as dc1, or a node such as node1", strings.TrimSpace(part))
 		}
+		numbers = append(numbers, found...)
 	}
-	var numbers []int
-	for i, hit := range struck {
-		if hit {
-			numbers = append(numbers, i)
-		}
-	}
-	return numbers, nil
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
 }
 
-func meaning(part string, nodes []Place, leader int) func(node int) bool {
+func meaning(part string, nodes []Place, leader int) (found []int) {
+	var followers []int // beginning with the one after the leader
+	for i := 1; i < len(nodes); i++ {
+		if next := (leader + i) % len(nodes); nodes[next].Datacenter == nodes[leader].Datacenter {
+			followers = append(followers, next)
+		}
+	}
 	switch part {
 	case "leader":
-		return func(i int) bool { return i == leader }
+		return []int{leader}
 	case "follower":
-		return func(i int) bool { return i == follower(nodes, leader) }
+		return followers[:min(1, len(followers))]
 	case "followers":
-		return func(i int) bool { return i != leader && nodes[i].Datacenter == nodes[leader].Datacenter }
-	case "all":
-		return func(int) bool { return true }
-	default:
-		return func(i int) bool { return nodes[i].Name == part || nodes[i].Datacenter == part }
+		return followers
 	}
-}
-
-// follower returns the node after the leader in its datacenter, or -1 if the leader is alone there.
-func follower(nodes []Place, leader int) int {
-	for i := 1; i < len(nodes); i++ {
-		next := (leader + i) % len(nodes)
-		if nodes[next].Datacenter == nodes[leader].Datacenter {
-			return next
+	for i, n := range nodes {
+		if part == "all" || n.Name == part || n.Datacenter == part {
+			found = append(found, i)
 		}
 	}
-	return -1
+	return found
 }
 
 // Share returns how many of a number of instances are meant, by a number ("1"), or by a share of them ("10%", rounded
 // up).
 func Share(which string, of int) (int, error) {
-	count, err := share(which, of)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no part of %d instances; want a number from 1 to %d, or a share such as 10%%", which, of, of)
-	}
-	return count, nil
-}
-
-func share(which string, of int) (int, error) {
 	if percent, ok := strings.CutSuffix(which, "%"); ok {
-		p, err := strconv.ParseFloat(percent, 64)
-		if err != nil || !(p > 0 && p <= 100) {
-			return 0, strconv.ErrRange
+		if p, err := strconv.ParseFloat(percent, 64); err == nil && p > 0 && p <= 100 {
+			// Multiplied first: otherwise 7 % of 300 would be 22.
+			return int(math.Ceil(p * float64(of) / 100)), nil
 		}
-		// Multiplied first: otherwise 7 % of 300 would be 22.
-		return int(math.Ceil(p * float64(of) / 100)), nil
+	} else if n, err := strconv.Atoi(which); err == nil && n >= 1 && n <= of {
+		return n, nil
 	}
-	n, err := strconv.Atoi(which)
-	if err != nil || n < 1 || n > of {
-		return 0, strconv.ErrRange
-	}
-	return n, nil
+	return 0, fmt.Errorf("%q is no part of %d instances; want a number from 1 to %d, or a share such as 10%%", which, of, of)
 }
 
 //go:embed scenarios/*.yaml
 var files embed.FS
 
-// order is the order of reports: first the normal state, then what servers, links and clients do to it, then what it
-// costs. Each is scenarios/NAME.yaml.
+// order is the order of reports. Each is scenarios/NAME.yaml.
 var order = []string{
 	"steady",
-	"leader-killed",
-	"node-killed",
-	"leader-paused",
-	"partition-minority",
-	"leader-isolated",
-	"majority-lost",
-	"node-lost",
-	"kills-amid-writes",
-	"dc-link-cut",
-	"servers-restart",
-	"slow-disk",
-	"instances-die-one",
-	"instances-die-tenth",
-	"instances-die-half",
-	"clients-restart",
-	"flapping",
-	"registration-storm",
-	"read-storm",
-	"idle",
-	"heartbeats-10",
-	"heartbeats-167",
-	"heartbeats-1000",
-	"heartbeats-5000",
-	"heartbeats-20000",
+	// what servers and links do to it
+	"leader-killed", "node-killed", "leader-paused", "partition-minority", "leader-isolated", "majority-lost", "node-lost",
+	"kills-amid-writes", "dc-link-cut", "servers-restart", "slow-disk",
+	// what clients do to it
+	"instances-die-one", "instances-die-tenth", "instances-die-half", "clients-restart", "flapping", "registration-storm", "read-storm",
+	// what it costs
+	"idle", "heartbeats-10", "heartbeats-167", "heartbeats-1000", "heartbeats-5000", "heartbeats-20000",
 }
 
 // Builtin returns the scenarios that come with the program, in the order of reports.
 func Builtin() ([]Scenario, error) {
 	var all []Scenario
-	var errs []error
 	for _, name := range order {
-		s, err := builtin(name)
-		all, errs = append(all, s), append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		text, err := files.ReadFile("scenarios/" + name + ".yaml")
+		if err != nil {
+			return nil, fmt.Errorf("scenario %s: %w", name, err)
+		}
+		s, err := Parse(name+".yaml", text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
 	}
 	return all, nil
-}
-
-func builtin(name string) (Scenario, error) {
-	file := name + ".yaml"
-	text, err := files.ReadFile("scenarios/" + file)
-	if err != nil {
-		return Scenario{}, fmt.Errorf("scenario %s: %w", name, err)
-	}
-	return Parse(file, text)
 }
