@@ -45,13 +45,16 @@ type injector struct {
 	faults []trial.Fault // in the scenario's order; each has one writer until run has returned
 
 	mu      sync.Mutex
-	current map[int]string // texts of the current faults, by number
+	current []string // by number of fault: its text while it is current, or ""
 }
 
 // run returns when all faults and storms have ended. When ctx ends it returns at once, without undoing the rest: the
 // cluster will be closed. The error joins what could not be injected or undone; everything else was.
 func (i *injector) run(ctx context.Context) error {
 	i.faults = make([]trial.Fault, len(i.scenario.Faults))
+	i.mu.Lock()
+	i.current = make([]string, len(i.faults))
+	i.mu.Unlock()
 	errs := make([]error, len(i.scenario.Faults))
 	var all sync.WaitGroup
 	for number, f := range i.scenario.Faults {
@@ -121,9 +124,6 @@ func (i *injector) at(t time.Time) trial.Micros { return trial.Since(i.began, t)
 func (i *injector) setCurrent(number int, text string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.current == nil {
-		i.current = make(map[int]string)
-	}
 	i.current[number] = text
 }
 
@@ -131,13 +131,7 @@ func (i *injector) setCurrent(number int, text string) {
 func (i *injector) underWay() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var texts []string
-	for number := range i.scenario.Faults {
-		if text := i.current[number]; text != "" {
-			texts = append(texts, text)
-		}
-	}
-	return strings.Join(texts, ", ")
+	return strings.Join(slices.DeleteFunc(slices.Clone(i.current), func(text string) bool { return text == "" }), ", ")
 }
 
 // until waits for a time, and reports whether it came before ctx ended.

@@ -19,11 +19,6 @@ const (
 	// registerWithin bounds the registration of the first instances; each thousand of them adds perThousand.
 	registerWithin = 30 * time.Second
 	perThousand    = 10 * time.Second
-	// listedWithin bounds the time until every node lists the first instances, and listedWithinStock the same for
-	// servers that make their lists every 30 s: until then the instances would count as missing in a cluster without
-	// faults. A node that does not list them by then is broken, and is observed as it is.
-	listedWithin      = 10 * time.Second
-	listedWithinStock = 40 * time.Second
 	// spreading is from the registration of the first instances until the nodes are asked for their lists: without
 	// consensus they are still on their way, and a server that makes its list too early keeps it for 30 s.
 	spreading = time.Second
@@ -36,6 +31,25 @@ const (
 	// endWithin bounds the questions about what the nodes hold at the end.
 	endWithin = 2 * time.Minute
 )
+
+// waits are how long a trial waits for the servers of a system.
+type waits struct {
+	// listed bounds the time until every node lists the first instances: until then they would count as missing in a
+	// cluster without faults. A node that does not list them by then is broken, and is observed as it is.
+	listed time.Duration
+	// healed bounds the time from the end of the load until the lists are right, healedQuick the same with --quick.
+	healed, healedQuick time.Duration
+	// An instance must be gone this many leases after its last sign of life, and evicted later.
+	leases  time.Duration
+	evicted time.Duration
+}
+
+var waitsFor = map[scenario.System]waits{
+	// an eviction round each second, and a lease clock that is up to a second behind
+	scenario.Rollcall: {listed: 10 * time.Second, healed: 15 * time.Second, healedQuick: 8 * time.Second, leases: 1, evicted: 3 * time.Second},
+	// It makes its lists every 30 s, evicts every 60 s, and counts a lease twice.
+	scenario.Eureka: {listed: 40 * time.Second, healed: 45 * time.Second, healedQuick: 45 * time.Second, leases: 2, evicted: 100 * time.Second},
+}
 
 // run is one trial under way.
 type run struct {
@@ -72,6 +86,8 @@ func (r *run) trial(ctx context.Context) (trial.Trial, error) {
 }
 
 func (r *run) length() time.Duration { return r.config.length(r.turn.scenario) }
+
+func (r *run) waits() waits { return waitsFor[r.turn.column.System] }
 
 func (r *run) onCluster(ctx context.Context, t *trial.Trial) (err error) {
 	s := r.turn.scenario
@@ -123,7 +139,7 @@ func (r *run) register(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("lay out the load: %w", err)
 	}
-	within := listedWithinStock + registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
+	within := waitsFor[scenario.Eureka].listed + registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not done within %s", within))
 	defer cancel()
 	if err := l.Register(ctx); err != nil {
@@ -136,11 +152,7 @@ func (r *run) register(ctx context.Context) error {
 
 // awaitListed waits until the nodes list what was registered.
 func (r *run) awaitListed(ctx context.Context) error {
-	within := spreading + listedWithin
-	if r.turn.column.System == scenario.Eureka {
-		within = spreading + listedWithinStock
-	}
-	waiting, cancel := context.WithTimeout(ctx, within)
+	waiting, cancel := context.WithTimeout(ctx, spreading+r.waits().listed)
 	defer cancel()
 	if wire.Pause(waiting, spreading) {
 		observe.AwaitListed(waiting, r.addresses(), &r.book)
@@ -266,15 +278,14 @@ const (
 func (r *run) leader(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderWithin, fmt.Errorf("find the leader: no leader within %s", leaderWithin))
 	defer cancel()
-	leader := -1
-	await(ctx, leaderPoll, func() bool {
-		leader = r.observer.Leader(min(scenario.NodesPerDatacenter, len(r.nodes)))
-		return leader >= 0
-	})
-	if leader < 0 {
-		return 0, context.Cause(ctx)
+	for {
+		if leader := r.observer.Leader(min(scenario.NodesPerDatacenter, len(r.nodes))); leader >= 0 {
+			return leader, nil
+		}
+		if !wire.Pause(ctx, leaderPoll) {
+			return 0, context.Cause(ctx)
+		}
 	}
-	return leader, nil
 }
 
 // ending also fills in the trial's sealed instances: the nodes are asked for them.
@@ -303,48 +314,33 @@ func (r *run) ending(ctx context.Context, watched observe.Config, t *trial.Trial
 }
 
 const (
-	healWithin      = 15 * time.Second
-	healWithinQuick = 8 * time.Second
-	healWithinStock = 45 * time.Second // of servers that make their lists every 30 s
-	healPoll        = 50 * time.Millisecond
+	healPoll = 50 * time.Millisecond
 	// sightWithin is how long registrations under way may still be looked for once the lists are right.
 	sightWithin = 3 * time.Second
-	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
-	// lease clock, which is up to a second behind.
-	evictionLag = 3 * time.Second
-	// evictionLagStock is the same for a server that evicts every 60 s, and makes its lists every 30 s.
-	evictionLagStock = 100 * time.Second
 )
 
 // leaseEnds returns how long after its last sign of life an instance must have left the lists.
 func (r *run) leaseEnds() time.Duration {
-	lease := r.turn.scenario.Load.Lease.Duration()
-	if r.turn.column.System == scenario.Eureka {
-		return 2*lease + evictionLagStock // it counts a lease twice
-	}
-	return lease + evictionLag
+	return r.waits().leases*r.turn.scenario.Load.Lease.Duration() + r.waits().evicted
 }
 
 // awaitHealing waits, for a bounded time, until every node lists what was acknowledged before the last fault ended,
 // and until the leases of the dead have ended, then until it lists everything acknowledged. The second mark comes
 // after the first wait: set earlier, it would count what came after the fault as not healed.
 func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
-	within := healWithin
-	switch {
-	case r.turn.column.System == scenario.Eureka:
-		within = healWithinStock
-	case r.config.Plan.Quick:
-		within = healWithinQuick
+	within := r.waits().healed
+	if r.config.Plan.Quick {
+		within = r.waits().healedQuick
 	}
 	ended := r.began.Add(r.deaths(faults))
 	healing, cancel := context.WithTimeout(ctx, max(within, time.Until(ended)))
 	defer cancel()
-	await(healing, healPoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	await(healing, func() bool { return r.observer.Healed() && time.Now().After(ended) })
 	r.book.Mark()
-	await(healing, healPoll, r.observer.Healed)
+	await(healing, r.observer.Healed)
 	sighting, cancel := context.WithTimeout(ctx, sightWithin)
 	defer cancel()
-	await(sighting, healPoll, r.observer.Sighted)
+	await(sighting, r.observer.Sighted)
 }
 
 // deaths returns the time, from the load's start, at which the leases of all instances that died must have ended, or 0
@@ -367,14 +363,7 @@ func (r *run) deaths(faults []trial.Fault) time.Duration {
 }
 
 // await asks at an interval until it is done or ctx ends.
-func await(ctx context.Context, every time.Duration, done func() bool) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+func await(ctx context.Context, done func() bool) {
+	for !done() && wire.Pause(ctx, healPoll) {
 	}
 }

@@ -112,11 +112,11 @@ func TestRunWaitsUntilTheLeasesOfTheDeadHaveEnded(t *testing.T) {
 		want   time.Duration
 	}{
 		{"no instance died", []trial.Fault{back}, 0},
-		{"since their death", []trial.Fault{died}, 5*time.Second + evictionLag},
-		{"since a node is back that counts anew, twice", []trial.Fault{back, died}, 11*time.Second + evictionLag},
+		{"since their death", []trial.Fault{died}, 8 * time.Second},
+		{"since a node is back that counts anew, twice", []trial.Fault{back, died}, 14 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := run{turn: turn{scenario: small()}}
+			r := run{turn: turn{scenario: small(), column: both[0]}}
 			expect.Equal(t, r.deaths(tt.faults), tt.want, "awaited until")
 		})
 	}
@@ -540,7 +540,7 @@ func TestColumnOfEurekaIsLoadedAndAwaitedAsItsServersAre(t *testing.T) {
 	for name, want := range map[string]struct {
 		watchers int
 		lease    time.Duration
-	}{"cp": {6, 3*time.Second + evictionLag}, "eureka": {0, 6*time.Second + evictionLagStock}} {
+	}{"cp": {6, 6 * time.Second}, "eureka": {0, 106 * time.Second}} {
 		r := run{turn: turn{scenario: s, column: columns(name)[0]}}
 		expect.Equal(t, r.clients().Watchers, want.watchers, "%s: watchers", name)
 		expect.Equal(t, r.leaseEnds(), want.lease, "%s: a dead instance must be gone after", name)

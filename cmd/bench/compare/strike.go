@@ -51,9 +51,32 @@ func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stro
 		return i.isolate(t), nil
 	case scenario.CutLink:
 		return i.cutDatacenters(), nil
-	default:
-		return i.strikeInstances(f)
+	case scenario.Die:
+		count, err := i.clients.Die(f.Instances)
+		return ofInstances(count, "dead", nil), err
+	case scenario.Silence:
+		count, restart, err := i.clients.Silence(f.Instances)
+		return ofInstances(count, "silent until their clients have restarted", restart), err
+	case scenario.Flap:
+		count, stop, err := i.clients.Flap(f.Instances)
+		return ofInstances(count, "flapping", stop), err
 	}
+	return stroke{}, fmt.Errorf("a fault of kind %q is unknown", f.Kind)
+}
+
+// ofInstances returns the stroke of a fault of instances. end ends it; nil means that it is permanent.
+func ofInstances(count int, what string, end func()) stroke {
+	s := stroke{text: fmt.Sprintf("%d instances %s", count, what), nodes: []int{}, count: count}
+	if count == 1 {
+		s.text = "1 instance " + what
+	}
+	if end != nil {
+		s.undo = func(context.Context) error {
+			end()
+			return nil
+		}
+	}
+	return s
 }
 
 // endProcesses ends processes, which are restarted later.
@@ -85,21 +108,24 @@ func (i *injector) lose(t target) (stroke, error) {
 
 // killAmidWrites kills nodes again and again, each time at the moment a write is on its way there, and restarts each
 // half a part later. undo starts the last ones, and waits until all serve.
-func (i *injector) killAmidWrites(ctx context.Context, f scenario.Fault, first target) (stroke, error) {
-	part := f.For.In(i.length) / time.Duration(f.Times)
-	begun := time.Now()
+func (i *injector) killAmidWrites(ctx context.Context, f scenario.Fault, t target) (stroke, error) {
+	part, begun := f.For.In(i.length)/time.Duration(f.Times), time.Now()
 	k := &killer{injector: i, restarts: make(map[int]*restart), part: part}
 	var errs []error
-	for n, t := 0, first; ; {
-		errs = append(errs, k.kill(ctx, t, begun.Add(time.Duration(n)*part+part/2)))
-		n++
-		if n == f.Times || !until(ctx, begun.Add(time.Duration(n)*part)) {
-			break
+	for n := range f.Times {
+		turn := begun.Add(time.Duration(n) * part)
+		if n > 0 {
+			if !until(ctx, turn) {
+				break
+			}
+			var err error
+			if t, err = i.target(ctx, f.Nodes, n); err != nil {
+				errs = append(errs, err)
+				break
+			}
 		}
-		var err error
-		if t, err = i.target(ctx, f.Nodes, n); err != nil {
-			errs = append(errs, err)
-			break
+		for _, node := range t.nodes {
+			errs = append(errs, k.kill(ctx, node, turn.Add(part/2)))
 		}
 	}
 	if ctx.Err() != nil {
@@ -124,35 +150,27 @@ type restart struct {
 	err    error // valid once done is closed
 }
 
-// kill kills nodes when a write goes there, or soon if none does, and orders their start at a time.
-func (k *killer) kill(ctx context.Context, t target, again time.Time) error {
-	var errs []error
-	for _, node := range t.nodes {
-		if before := k.restarts[node]; before != nil {
-			before.cancel()
-			<-before.done
-		}
-		aiming, cancel := context.WithTimeout(ctx, k.part/4)
-		writing := k.clients.AwaitWrite(aiming, node)
-		cancel()
-		errs = append(errs, k.cluster.Kill(node))
-		k.kills = append(k.kills, trial.Kill{At: k.at(time.Now()), Node: node, Writing: writing})
-		k.order(ctx, node, again)
+// kill kills a node when a write goes there, or soon if none does, and orders its start at a time.
+func (k *killer) kill(ctx context.Context, node int, again time.Time) error {
+	if before := k.restarts[node]; before != nil {
+		before.cancel()
+		<-before.done
 	}
-	return errors.Join(errs...)
-}
-
-// order starts a node at a time.
-func (k *killer) order(ctx context.Context, node int, at time.Time) {
+	aiming, cancel := context.WithTimeout(ctx, k.part/4)
+	writing := k.clients.AwaitWrite(aiming, node)
+	cancel()
+	err := k.cluster.Kill(node)
+	k.kills = append(k.kills, trial.Kill{At: k.at(time.Now()), Node: node, Writing: writing})
 	r := &restart{done: make(chan struct{})}
 	ctx, r.cancel = context.WithCancel(ctx)
 	k.restarts[node] = r
 	go func() {
 		defer close(r.done)
-		if until(ctx, at) {
+		if until(ctx, again) {
 			r.err = k.start(ctx, node)
 		}
 	}()
+	return err
 }
 
 // awaitAll waits for the newest start of each node.
@@ -190,15 +208,22 @@ func (i *injector) slowDisk(t target, delay time.Duration) (stroke, error) {
 	}, set(delay)
 }
 
-// isolate cuts nodes off from all others, together with their clients.
+// isolate cuts nodes off from all others, together with their clients. The smaller side counts as struck.
 func (i *injector) isolate(t target) stroke {
-	i.cut(func(node int) bool { return slices.Contains(t.nodes, node) })
-	i.links.Split(t.nodes)
+	i.cut(t.nodes)
 	smaller := t.nodes
-	if others := i.others(t.nodes); len(others) < len(t.nodes) {
-		smaller = others
+	if others := len(i.nodes) - len(t.nodes); others < len(t.nodes) {
+		smaller = slices.DeleteFunc(numbers(len(i.nodes)), func(node int) bool { return slices.Contains(t.nodes, node) })
 	}
 	return stroke{text: t.text + " isolated, clients included", nodes: smaller, undo: i.join}
+}
+
+func numbers(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // cutDatacenters cuts the datacenters off from each other, and the clients of each from the others. No side is the
@@ -208,71 +233,28 @@ func (i *injector) cutDatacenters() stroke {
 	for node, place := range i.nodes {
 		sides[place.Datacenter] = append(sides[place.Datacenter], node)
 	}
-	for datacenter, nodes := range sides {
-		i.cut(func(node int) bool { return i.nodes[node].Datacenter == datacenter })
-		i.links.Split(nodes)
+	for _, nodes := range sides {
+		i.cut(nodes)
 	}
 	return stroke{text: "links between the datacenters cut", nodes: []int{}, undo: i.join}
 }
 
-// cut cuts every link between a node on the side and one that is not.
-func (i *injector) cut(onSide func(node int) bool) {
+// cut cuts every link between nodes on a side and those that are not, also for clients.
+func (i *injector) cut(side []int) {
 	for a := range i.nodes {
 		for b := range a {
-			if onSide(a) != onSide(b) {
+			if slices.Contains(side, a) != slices.Contains(side, b) {
 				i.cluster.Cut(a, b)
 			}
 		}
 	}
+	i.links.Split(side)
 }
 
 func (i *injector) join(context.Context) error {
 	i.cluster.Heal()
 	i.links.Join()
 	return nil
-}
-
-func (i *injector) others(nodes []int) []int {
-	var all []int
-	for node := range i.nodes {
-		if !slices.Contains(nodes, node) {
-			all = append(all, node)
-		}
-	}
-	return all
-}
-
-func (i *injector) strikeInstances(f scenario.Fault) (stroke, error) {
-	s := stroke{nodes: []int{}}
-	var end func()
-	var err error
-	switch f.Kind {
-	case scenario.Die:
-		s.count, err = i.clients.Die(f.Instances)
-		s.text = instances(s.count) + " dead"
-	case scenario.Silence:
-		s.count, end, err = i.clients.Silence(f.Instances)
-		s.text = instances(s.count) + " silent until their clients have restarted"
-	case scenario.Flap:
-		s.count, end, err = i.clients.Flap(f.Instances)
-		s.text = instances(s.count) + " flapping"
-	default:
-		return s, fmt.Errorf("a fault of kind %q is unknown", f.Kind)
-	}
-	if end != nil {
-		s.undo = func(context.Context) error {
-			end()
-			return nil
-		}
-	}
-	return s, err
-}
-
-func instances(n int) string {
-	if n == 1 {
-		return "1 instance"
-	}
-	return fmt.Sprintf("%d instances", n)
 }
 
 // each does something to all nodes at once, and joins the errors.
