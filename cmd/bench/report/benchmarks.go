@@ -20,7 +20,7 @@ func (r *Report) writeBenchmarks(w io.Writer) error {
 			for _, o := range r.runs(s, c).of {
 				fmt.Fprintf(&b, "Benchmark%s/column=%s 1", benchmarkName(s.Name), c.Name)
 				for _, f := range figures() {
-					if values := (runs{of: []run{o}}).known(f.get); len(values) > 0 {
+					if values := (runs{of: []run{o}}).values(f.get); len(values) > 0 {
 						fmt.Fprintf(&b, " %s %s-%s", strconv.FormatFloat(values[0], 'g', -1, 64), noWord.ReplaceAllString(strings.ToLower(f.name), "-"), f.unit.name)
 					}
 				}

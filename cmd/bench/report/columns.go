@@ -123,7 +123,7 @@ func cellOf(f figure, of runs) cell {
 		c.Text = f.cannot
 		return c
 	}
-	c.values = of.known(f.get)
+	c.values = of.values(f.get)
 	if len(c.values) == 0 {
 		if f.absent != nil {
 			c.Text = f.absent(of.column)
@@ -209,18 +209,15 @@ func (d direction) compare(a, b float64) int {
 // perRound is one value of each round.
 type perRound []float64
 
-func (m runs) each(value func(run) float64) perRound {
-	return m.known(func(o run) (float64, bool) { return value(o), true })
-}
-
-// known returns a figure's values in the rounds that have it. What never happened counts as infinitely long.
-func (m runs) known(get func(run) (float64, bool)) perRound {
+// values returns a figure's values in the rounds that have it. What never happened counts as infinitely long.
+func (m runs) values(get getter) perRound {
 	var f perRound
 	for _, o := range m.of {
-		if value, ok := get(o); ok {
-			if value < 0 {
-				value = math.Inf(1)
-			}
+		value := get(o.verdict)
+		if value < 0 {
+			value = math.Inf(1)
+		}
+		if !math.IsNaN(value) {
 			f = append(f, value)
 		}
 	}

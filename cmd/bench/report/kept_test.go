@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -54,8 +55,8 @@ func checkReadme(t *testing.T, r *Report, readme string) {
 		expect.Equal(t, line, want, "README's row:")
 	}
 	for _, c := range r.columns()[:len(ownHues)] {
-		count := r.runs(r.scenario("leader-killed"), c).each(func(o run) float64 {
-			l := o.verdict.Losses
+		count := r.runs(r.scenario("leader-killed"), c).values(func(v *verdict.Verdict) float64 {
+			l := v.Losses
 			return float64(l.Registrations.Of + l.Updates.Of + l.Cancels.Of)
 		}).median()
 		expect.That(t, math.Abs(count-300) < 25, "%s could lose %v changes, which is not about 300", c.Name, count)

@@ -217,7 +217,7 @@ func (r *Report) curves() []curve {
 		for _, s := range r.ran() {
 			of := r.runs(s, c)
 			middle := func(get func(verdict.Cost) float64) float64 {
-				return of.each(func(o run) float64 { return get(o.verdict.Cost) }).median()
+				return of.values(func(v *verdict.Verdict) float64 { return get(v.Cost) }).median()
 			}
 			if len(of.of) > 0 && s.HeartbeatsOnly() {
 				line.Points = append(line.Points, [3]float64{
