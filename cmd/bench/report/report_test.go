@@ -133,9 +133,10 @@ func TestPageShowsHostileNamesAsText(t *testing.T) {
 
 // oddlyNamed returns a report whose names could end code spans, lines and scripts, or equal those of the page's parts.
 func oddlyNamed() *Report {
-	c := made([]scenario.Column{{Name: "line\n\n# forged\r\r# heading`", System: scenario.Rollcall, Mode: scenario.AP}, {Name: "constructor", System: scenario.Rollcall, Mode: scenario.CP}}, 1, "steady")
-	c.Trials = c.Trials[:1] // a plot that lacks the column constructor
-	c.Scenarios[0].Name, c.Trials[0].Scenario = "plots", "plots"
+	c := small()
+	c.Plan.Columns = []scenario.Column{{Name: "line\n\n# forged\r\r# heading`", System: scenario.Rollcall, Mode: scenario.AP}, {Name: "constructor", System: scenario.Rollcall, Mode: scenario.CP}}
+	c.Scenarios, c.Trials = c.Scenarios[:1], c.Trials[:1] // a plot that lacks the column constructor
+	c.Scenarios[0].Name, c.Trials[0].Scenario, c.Trials[0].Column = "plots", "plots", c.Plan.Columns[0].Name
 	c.Machine.CPU = "a\rb\x1b[2J\u202ec"
 	return New(c)
 }
