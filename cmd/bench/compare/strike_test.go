@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,256 +18,185 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func micros(d time.Duration) trial.Micros { return trial.Of(d) }
+// seconds is a moment or a span of a trial.
+func seconds(n float64) trial.Micros { return trial.Micros(n * 1e6) }
+
+// fault is a fault from one second to another.
+func fault(kind scenario.Kind, text string, from, to float64, nodes ...int) trial.Fault {
+	return trial.Fault{Kind: kind, Text: text, Nodes: append([]int{}, nodes...), From: seconds(from), To: seconds(to)}
+}
+
+// ends adds the ends of processes, and when all of them could serve again, to a fault.
+func ends(f trial.Fault, ready float64, kills ...trial.Kill) trial.Fault {
+	f.Ready, f.Kills = seconds(ready), kills
+	return f
+}
+
+func killed(at float64, node, writing int) trial.Kill {
+	return trial.Kill{At: seconds(at), Node: node, Writing: writing}
+}
+
+func of(count int, f trial.Fault) trial.Fault {
+	f.Count = count
+	return f
+}
+
+// amid are kills amid writes, of a load of a minute.
+func amid(nodes string, times int) string {
+	return fmt.Sprintf("length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: %s, times: %d}]", nodes, times)
+}
 
 func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
-	fault := func(kind scenario.Kind, text string, from, to int, nodes ...int) trial.Fault {
-		began, ended := micros(time.Duration(from)*time.Second), micros(time.Duration(to)*time.Second)
-		return trial.Fault{Kind: kind, Text: text, Nodes: append([]int{}, nodes...), From: began, To: ended}
-	}
-	of := func(count int, f trial.Fault) trial.Fault { f.Count = count; return f }
-	ready := func(second int, f trial.Fault) trial.Fault {
-		f.Ready = trial.Micros(second) * trial.Of(time.Second)
-		return f
-	}
+	const second = time.Second
 	for _, tt := range []struct {
-		name, text, lines string
-		want              []trial.Fault
+		name, text, lines  string
+		want               []trial.Fault
+		startTakes, writes time.Duration // as in journal
+		leaders            []int         // at each fault or kill; nil means that node 1 leads, empty that no node does
 	}{
-		{"a killed leader is started again", "faults: [{at: 20%, for: 30%, kind: kill, nodes: leader}]",
-			"2s kill 1, 5s mark, 5s start 1",
-			[]trial.Fault{ready(6, fault(scenario.Kill, "leader node2 killed (-9)", 2, 5, 1))}},
-		{"a lost node is asked no more, and never comes back", "faults: [{at: 20%, kind: lose, nodes: follower}]",
-			"2s drop 2, 2s lose 2",
-			[]trial.Fault{fault(scenario.Lose, "follower node3 lost with its disk", 2, 2, 2)}},
-		{"all nodes are stopped at once, and started at once", "faults: [{at: 3s, for: 1s, kind: restart, nodes: all}]",
-			"3s stop 0, 3s stop 1, 3s stop 2, 4s mark, 4s start 0, 4s start 1, 4s start 2",
-			[]trial.Fault{ready(5, fault(scenario.Restart, "all nodes stopped (SIGTERM)", 3, 4, 0, 1, 2))}},
-		{"a paused follower goes on", "faults: [{at: 1s, for: 4s, kind: pause, nodes: follower}]",
-			"1s pause 2, 5s mark, 5s resume 2",
-			[]trial.Fault{fault(scenario.Pause, "follower node3 paused (SIGSTOP)", 1, 5, 2)}},
-		{"an isolated node loses its links to both others, and its clients theirs",
-			"faults: [{at: 1s, for: 4s, kind: isolate, nodes: node1}]",
-			"1s cut 0 1, 1s cut 0 2, 1s split [0], 5s heal, 5s join, 5s mark",
-			[]trial.Fault{fault(scenario.Isolate, "node1 isolated, clients included", 1, 5, 0)}},
-		{"where a majority is isolated, the others count as struck",
-			"faults: [{at: 1s, for: 4s, kind: isolate, nodes: followers}]",
-			"1s cut 0 1, 1s cut 1 2, 1s split [0 2], 5s heal, 5s join, 5s mark",
-			[]trial.Fault{fault(scenario.Isolate, "followers node1 and node3 isolated, clients included", 1, 5, 1)}},
-		{"slow disks are fast again", "faults: [{at: 1s, for: 4s, kind: slow-disk, nodes: 'node1, node2', delay: 5ms}]",
-			"1s slow 0 5ms, 1s slow 1 5ms, 5s mark, 5s slow 0 0s, 5s slow 1 0s",
-			[]trial.Fault{fault(scenario.SlowDisk, "disks of node1 and node2 slower by 5ms", 1, 5, 0, 1)}},
-		{"the dead stay dead", "faults: [{at: 1s, kind: die, instances: 10%}]",
-			"1s die 10%",
-			[]trial.Fault{of(30, fault(scenario.Die, "30 instances dead", 1, 1))}},
-		{"clients of silent instances restart", "faults: [{at: 1s, for: 2s, kind: silence, instances: 100%}]",
-			"1s silence 100%, 3s mark, 3s restart clients",
-			[]trial.Fault{of(300, fault(scenario.Silence, "300 instances silent until their clients have restarted", 1, 3))}},
-		{"flapping ends", "faults: [{at: 1s, for: 2s, kind: flap, instances: 30}]",
-			"1s flap 30, 3s end flapping, 3s mark",
-			[]trial.Fault{of(30, fault(scenario.Flap, "30 instances flapping", 1, 3))}},
-		{"storms come and go", "storms: [{at: 10%, for: 2s, load: {reads: 9}}, {at: 50%, for: 10%, load: {writes: 0}}]",
-			"1s rates map[reads:9], 3s rates map[], 5s rates map[writes:0], 6s rates map[]",
-			[]trial.Fault{}},
-		{"faults are recorded in the scenario's order",
-			"faults:\n- {at: 6s, kind: die, instances: 1}\n- {at: 2s, for: 1s, kind: pause, nodes: node1}",
-			"2s pause 0, 3s mark, 3s resume 0, 6s die 1",
-			[]trial.Fault{
-				of(30, fault(scenario.Die, "30 instances dead", 6, 6)),
-				fault(scenario.Pause, "node1 paused (SIGSTOP)", 2, 3, 0),
-			}},
+		{name: "a killed leader is started again", text: "faults: [{at: 20%, for: 30%, kind: kill, nodes: leader}]", startTakes: second,
+			lines: "2s kill 1, 5s mark, 5s start 1",
+			want:  []trial.Fault{ends(fault(scenario.Kill, "leader node2 killed (-9)", 2, 5, 1), 6, killed(2, 1, 0))}},
+		{name: "a lost node is asked no more, and never comes back", text: "faults: [{at: 20%, kind: lose, nodes: follower}]",
+			lines: "2s drop 2, 2s lose 2",
+			want:  []trial.Fault{ends(fault(scenario.Lose, "follower node3 lost with its disk", 2, 2, 2), 0, killed(2, 2, 0))}},
+		{name: "all nodes are stopped at once, and started at once", text: "faults: [{at: 3s, for: 1s, kind: restart, nodes: all}]", startTakes: second,
+			lines: "3s stop 0, 3s stop 1, 3s stop 2, 4s mark, 4s start 0, 4s start 1, 4s start 2",
+			want:  []trial.Fault{ends(fault(scenario.Restart, "all nodes stopped (SIGTERM)", 3, 4, 0, 1, 2), 5, killed(3, 0, 0), killed(3, 1, 0), killed(3, 2, 0))}},
+		{name: "a paused follower goes on", text: "faults: [{at: 1s, for: 4s, kind: pause, nodes: follower}]",
+			lines: "1s pause 2, 5s mark, 5s resume 2",
+			want:  []trial.Fault{fault(scenario.Pause, "follower node3 paused (SIGSTOP)", 1, 5, 2)}},
+		{name: "an isolated node loses its links to both others, and its clients theirs", text: "faults: [{at: 1s, for: 4s, kind: isolate, nodes: node1}]",
+			lines: "1s cut 0 1, 1s cut 0 2, 1s split [0], 5s heal, 5s join, 5s mark",
+			want:  []trial.Fault{fault(scenario.Isolate, "node1 isolated, clients included", 1, 5, 0)}},
+		{name: "where a majority is isolated, the others count as struck", text: "faults: [{at: 1s, for: 4s, kind: isolate, nodes: followers}]",
+			lines: "1s cut 0 1, 1s cut 1 2, 1s split [0 2], 5s heal, 5s join, 5s mark",
+			want:  []trial.Fault{fault(scenario.Isolate, "followers node1 and node3 isolated, clients included", 1, 5, 1)}},
+		{name: "every link between datacenters is cut", text: "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]",
+			lines: "1s cut 0 3, 1s cut 0 4, 1s cut 0 5, 1s cut 1 3, 1s cut 1 4, 1s cut 1 5, 1s cut 2 3, 1s cut 2 4, 1s cut 2 5, 1s split [0 1 2], 1s split [3 4 5], 2s heal, 2s join, 2s mark",
+			want:  []trial.Fault{fault(scenario.CutLink, "links between the datacenters cut", 1, 2)}},
+		{name: "slow disks are fast again", text: "faults: [{at: 1s, for: 4s, kind: slow-disk, nodes: 'node1, node2', delay: 5ms}]",
+			lines: "1s slow 0 5ms, 1s slow 1 5ms, 5s mark, 5s slow 0 0s, 5s slow 1 0s",
+			want:  []trial.Fault{fault(scenario.SlowDisk, "disks of node1 and node2 slower by 5ms", 1, 5, 0, 1)}},
+		{name: "the dead stay dead", text: "faults: [{at: 1s, kind: die, instances: 10%}]",
+			lines: "1s die 10%",
+			want:  []trial.Fault{of(30, fault(scenario.Die, "30 instances dead", 1, 1))}},
+		{name: "clients of silent instances restart", text: "faults: [{at: 1s, for: 2s, kind: silence, instances: 100%}]",
+			lines: "1s silence 100%, 3s mark, 3s restart clients",
+			want:  []trial.Fault{of(300, fault(scenario.Silence, "300 instances silent until their clients have restarted", 1, 3))}},
+		{name: "flapping ends", text: "faults: [{at: 1s, for: 2s, kind: flap, instances: 30}]",
+			lines: "1s flap 30, 3s end flapping, 3s mark",
+			want:  []trial.Fault{of(30, fault(scenario.Flap, "30 instances flapping", 1, 3))}},
+		{name: "storms come and go", text: "storms: [{at: 10%, for: 2s, load: {reads: 9}}, {at: 50%, for: 10%, load: {writes: 0}}]",
+			lines: "1s rates map[reads:9], 3s rates map[], 5s rates map[writes:0], 6s rates map[]",
+			want:  []trial.Fault{}},
+		{name: "faults are recorded in the scenario's order", text: "faults:\n- {at: 6s, kind: die, instances: 1}\n- {at: 2s, for: 1s, kind: pause, nodes: node1}",
+			lines: "2s pause 0, 3s mark, 3s resume 0, 6s die 1",
+			want:  []trial.Fault{of(30, fault(scenario.Die, "30 instances dead", 6, 6)), fault(scenario.Pause, "node1 paused (SIGSTOP)", 2, 3, 0)}},
+
+		{name: "kills amid writes come one after the other, each with a write on its way", text: amid("leader", 4), startTakes: second / 2, writes: second / 10, leaders: []int{1, 2, 2, 0},
+			lines: "10.1s kill 1, 10.1s write 1, 15s start 1, 20.1s kill 2, 20.1s write 2, 25s start 2, 30.1s kill 2, 30.1s write 2, 35s start 2, 40.1s kill 0, 40.1s write 0, 45s start 0, 50s mark",
+			want:  []trial.Fault{ends(fault(scenario.Kill, "4 kills (-9) amid writes", 10, 50, 0, 1, 2), 50, killed(10.1, 1, 7), killed(20.1, 2, 7), killed(30.1, 2, 7), killed(40.1, 0, 7))}},
+		{name: "they move on over the nodes where none leads", text: amid("leader", 4), leaders: []int{},
+			lines: "10s kill 0, 10s write 0, 15s start 0, 20s kill 1, 20s write 1, 25s start 1, 30s kill 2, 30s write 2, 35s start 2, 40s kill 0, 40s write 0, 45s start 0, 50s mark",
+			want:  []trial.Fault{ends(fault(scenario.Kill, "4 kills (-9) amid writes", 10, 50, 0, 1, 2), 50, killed(10, 0, 7), killed(20, 1, 7), killed(30, 2, 7), killed(40, 0, 7))}},
+		{name: "a kill comes soon if no write does", text: amid("node1", 2), writes: time.Hour,
+			lines: "15s kill 0, 20s start 0, 35s kill 0, 40s start 0, 50s mark",
+			want:  []trial.Fault{ends(fault(scenario.Kill, "2 kills (-9) amid writes", 10, 50, 0), 50, killed(15, 0, 0), killed(35, 0, 0))}},
+		// The first start, from 20 s on, would end at 32 s. The second one is awaited.
+		{name: "a start under way is canceled by the next kill", text: amid("node1", 2), startTakes: 12 * second,
+			lines: "10s kill 0, 10s write 0, 20s start 0, 30s kill 0, 30s write 0, 40s start 0, 50s mark",
+			want:  []trial.Fault{ends(fault(scenario.Kill, "2 kills (-9) amid writes", 10, 50, 0), 52, killed(10, 0, 7), killed(30, 0, 7))}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j := &journal{startTakes: time.Second}
-				i := injectorOf(j, scenarioOf(t, tt.text), 10*time.Second)
-				need.OK(t, i.run(t.Context()))
-				for n := range i.faults { // see the test of kills
-					i.faults[n].Kills = nil
+				j := &journal{startTakes: tt.startTakes, writes: tt.writes}
+				i := injectorOf(t, j, tt.text)
+				if i.leader = nil; tt.leaders == nil || len(tt.leaders) > 0 {
+					i.leader = func(context.Context) (int, error) {
+						if tt.leaders == nil {
+							return 1, nil
+						}
+						next := tt.leaders[0]
+						tt.leaders = tt.leaders[1:]
+						return next, nil
+					}
 				}
-				expect.Equal(t, strings.Join(j.sortedLines(), ", "), tt.lines, "what was done:")
+				need.OK(t, i.run(t.Context()))
+				// Both datacenters are cut off from each other.
+				expect.Equal(t, strings.Join(slices.Compact(j.sortedLines()), ", "), tt.lines, "what was done:")
 				expect.Deep(t, i.faults, tt.want, "recorded")
 			})
 		})
 	}
 }
 
-func TestFaultOfProcessesHasTheMomentOfEachEnd(t *testing.T) {
-	for kind, want := range map[string][]trial.Kill{
-		"kind: kill, for: 1s, nodes: all":         {{At: micros(time.Second)}, {At: micros(time.Second), Node: 1}, {At: micros(time.Second), Node: 2}},
-		"kind: restart, for: 1s, nodes: follower": {{At: micros(time.Second), Node: 2}},
-		"kind: lose, nodes: leader":               {{At: micros(time.Second), Node: 1}},
-		"kind: pause, for: 1s, nodes: leader":     nil,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			i := injectorOf(new(journal), scenarioOf(t, "faults: [{at: 1s, "+kind+"}]"), 10*time.Second)
-			need.OK(t, i.run(t.Context()))
-			expect.Slice(t, i.faults[0].Kills, want, "%s: kills", kind)
-		})
-	}
-}
-
-func TestKillsAmidWritesComeOneAfterTheOtherEachWithAWriteOnItsWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := &journal{startTakes: 500 * time.Millisecond, writes: 100 * time.Millisecond}
-		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: leader, times: 4}]"), 60*time.Second)
-		leaders := []int{1, 2, 2, 0} // at each kill
-		i.leader = func(context.Context) (int, error) {
-			next := leaders[0]
-			leaders = leaders[1:]
-			return next, nil
-		}
-		need.OK(t, i.run(t.Context()))
-		expect.Slice(t, j.sortedLines(), []string{
-			"10.1s kill 1", "10.1s write 1", "15s start 1",
-			"20.1s kill 2", "20.1s write 2", "25s start 2",
-			"30.1s kill 2", "30.1s write 2", "35s start 2",
-			"40.1s kill 0", "40.1s write 0", "45s start 0",
-			"50s mark",
-		}, "what was done")
-		f := i.faults[0]
-		at := func(seconds float64) trial.Micros { return trial.Micros(seconds * 1e6) }
-		expect.Slice(t, f.Kills, []trial.Kill{{At: at(10.1), Node: 1, Writing: 7}, {At: at(20.1), Node: 2, Writing: 7}, {At: at(30.1), Node: 2, Writing: 7}, {At: at(40.1), Node: 0, Writing: 7}}, "kills")
-		expect.That(t, f.Text == "4 kills (-9) amid writes" && slices.Equal(f.Nodes, []int{0, 1, 2}), "%q of nodes %v, want 4 kills of all three", f.Text, f.Nodes)
-		expect.That(t, f.From == at(10) && f.To == at(50) && f.Ready == at(50), "from %d to %d, ready at %d; want 10 s, 50 s and then at once", f.From, f.To, f.Ready)
-	})
-}
-
-func TestKillsAmidWritesMoveOnOverTheNodesWhereNoneLeads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := new(journal)
-		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: leader, times: 4}]"), 60*time.Second)
-		i.leader = nil
-		need.OK(t, i.run(t.Context()))
-		var nodes []int
-		for _, k := range i.faults[0].Kills {
-			nodes = append(nodes, k.Node)
-		}
-		expect.Slice(t, nodes, []int{0, 1, 2, 0}, "killed were")
-	})
-}
-
-func TestKillComesSoonIfNoWriteDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := &journal{writes: time.Hour}
-		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: node1, times: 2}]"), 60*time.Second)
-		need.OK(t, i.run(t.Context()))
-		expect.Slice(t, j.sortedLines(), []string{"15s kill 0", "20s start 0", "35s kill 0", "40s start 0", "50s mark"}, "what was done")
-		expect.Equal(t, i.faults[0].Kills[0].Writing, 0, "writes on their way:")
-	})
-}
-
-func TestStartThatIsUnderWayIsCanceledByTheNextKill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := &journal{startTakes: 12 * time.Second}
-		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: node1, times: 2}]"), 60*time.Second)
-		need.OK(t, i.run(t.Context()))
-		// The first start, from 20 s on, would end at 32 s: the second kill does not wait for it. The second start is
-		// awaited.
-		expect.Slice(t, j.sortedLines(), []string{"10s kill 0", "10s write 0", "20s start 0", "30s kill 0", "30s write 0", "40s start 0", "50s mark"}, "what was done")
-		expect.Equal(t, i.faults[0].Ready, micros(52*time.Second), "ready at")
-	})
-}
-
-func TestKillsAmidWritesThatFailAreReported(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		j      *journal
-		leader error
-		want   string
-	}{
-		{"a kill", &journal{failures: map[string]error{"kill 1": errors.New("no such process")}}, nil, "kills (-9) amid writes: no such process"},
-		{"a start", &journal{failures: map[string]error{"start 1": errors.New("no port is free")}}, nil, `undo "2 kills (-9) amid writes": no port is free`},
-		{"a leader that is not found", new(journal), errors.New("no leader within 5s"), "no leader within 5s"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			i := injectorOf(tt.j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: leader, times: 2}]"), 60*time.Second)
-			asked := 0
-			i.leader = func(context.Context) (int, error) {
-				if asked++; asked == 2 {
-					return 1, tt.leader
-				}
-				return 1, nil
-			}
-			expect.ErrorSays(t, i.run(t.Context()), tt.want, "%s: run() =", tt.name)
-		})
-	}
-}
-
-func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := new(journal)
-		need.OK(t, injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second).run(t.Context()))
-		var cuts []string
-		for _, line := range slices.Compact(j.sortedLines()) {
-			if what, ok := strings.CutPrefix(line, "1s cut "); ok {
-				cuts = append(cuts, what)
-			}
-		}
-		expect.Slice(t, cuts, []string{"0 3", "0 4", "0 5", "1 3", "1 4", "1 5", "2 3", "2 4", "2 5"}, "cut")
-		for _, want := range []string{"1s split [0 1 2]", "1s split [3 4 5]", "2s heal", "2s join", "2s mark"} {
-			expect.That(t, slices.Contains(j.sortedLines(), want), "%q is missing in\n%s", want, strings.Join(j.sortedLines(), "\n"))
-		}
-	})
-}
-
 // The mark separates what was acknowledged before the healing from what comes after it (truth.Book).
 func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
-		need.OK(t, injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second).run(t.Context()))
+		need.OK(t, injectorOf(t, j, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]").run(t.Context()))
 		expect.Slice(t, j.lines, []string{"1s pause 0", "2s mark", "2s resume 0"}, "in order:")
 	})
 }
 
-func TestFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := new(journal)
-		i := injectorOf(j, scenarioOf(t, "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: leader}\n- {at: 3s, kind: die, instances: 1}"), 10*time.Second)
-		i.leader = func(context.Context) (int, error) { return 0, errors.New("no leader within 5s") }
-		err := i.run(t.Context())
-		expect.That(t, err != nil && strings.Contains(err.Error(), "kill at 1s: no leader within 5s"),
-			"run() = %v, want what could not be injected, and when", err)
-		want := []string{"3s die 1"}
-		expect.That(t, slices.Equal(j.sortedLines(), want), "done %q, want %q", j.sortedLines(), want)
-	})
-}
-
 func TestFaultsThatFailAreReportedAndUndone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := &journal{failures: map[string]error{"pause 2": errors.New("no such process"), "resume 1": errors.New("gone")}}
-		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: all}]"), 10*time.Second)
-		err := i.run(t.Context())
-		for _, want := range []string{"all nodes paused (SIGSTOP): no such process", `undo "all nodes paused (SIGSTOP)": gone`} {
-			expect.That(t, err != nil && strings.Contains(err.Error(), want), "run() = %v, want %q in it", err, want)
-		}
-		for _, want := range []string{"1s pause 0", "1s pause 1", "2s resume 0", "2s resume 1", "2s resume 2"} {
-			expect.That(t, slices.Contains(j.sortedLines(), want), "%q is missing in %q", want, j.sortedLines())
-		}
-	})
-}
-
-func TestFaultWhoseNodeDoesNotStartAgainIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := &journal{startTakes: time.Hour}
-		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]"), 10*time.Second)
-		err := i.run(t.Context())
-		expect.That(t, err != nil && strings.Contains(err.Error(), "not ready after 3m0s"), "run() = %v, want that node1 was not ready", err)
-		expect.Equal(t, i.faults[0].Ready, 0, "ready at")
-	})
+	gone := errors.New("gone")
+	for _, tt := range []struct {
+		name, text string
+		failures   map[string]error // errors by action
+		startTakes time.Duration
+		unled      int // the number of the search for a leader that finds none, from 1; 0 for none
+		errs       []string
+		lines      string
+	}{
+		{name: "a pause and a resume", text: "faults: [{at: 1s, for: 1s, kind: pause, nodes: all}]",
+			failures: map[string]error{"pause 2": errors.New("no such process"), "resume 1": gone},
+			errs:     []string{"all nodes paused (SIGSTOP): no such process", `undo "all nodes paused (SIGSTOP)": gone`},
+			lines:    "1s pause 0, 1s pause 1, 1s pause 2, 2s mark, 2s resume 0, 2s resume 1, 2s resume 2"},
+		{name: "no leader to strike; the others are injected", text: "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: leader}\n- {at: 3s, kind: die, instances: 1}",
+			unled: 1, errs: []string{"kill at 1s: no leader within 5s"}, lines: "3s die 1"},
+		{name: "a node that does not start again is given up", text: "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]",
+			startTakes: time.Hour, errs: []string{"not ready after 3m0s"}, lines: "1s kill 0, 2s mark, 2s start 0"},
+		{name: "a kill amid writes", text: amid("leader", 2), failures: map[string]error{"kill 1": gone}, errs: []string{"kills (-9) amid writes: gone"},
+			lines: "10s kill 1, 10s write 1, 20s start 1, 30s kill 1, 30s write 1, 40s start 1, 50s mark"},
+		{name: "a start after one", text: amid("leader", 2), failures: map[string]error{"start 1": gone}, errs: []string{`undo "2 kills (-9) amid writes": gone`},
+			lines: "10s kill 1, 10s write 1, 20s start 1, 30s kill 1, 30s write 1, 40s start 1, 50s mark"},
+		{name: "a leader that is not found", text: amid("leader", 2), unled: 2, errs: []string{"no leader within 5s"},
+			lines: "10s kill 1, 10s write 1, 20s start 1, 50s mark"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := &journal{failures: tt.failures, startTakes: tt.startTakes}
+				i := injectorOf(t, j, tt.text)
+				asked := 0
+				i.leader = func(context.Context) (int, error) {
+					if asked++; asked == tt.unled {
+						return 0, errors.New("no leader within 5s")
+					}
+					return 1, nil
+				}
+				err := i.run(t.Context())
+				for _, want := range tt.errs {
+					expect.ErrorSays(t, err, want, "run() =")
+				}
+				expect.Equal(t, strings.Join(j.sortedLines(), ", "), tt.lines, "what was done:")
+				failed := tt.startTakes > 0 || tt.failures["start 1"] != nil || tt.failures["resume 1"] != nil
+				expect.That(t, !failed || i.faults[0].Ready == 0, "ready at %d, want never", i.faults[0].Ready)
+			})
+		})
+	}
 }
 
 func TestFaultInjectionEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
-		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 5s, kind: pause, nodes: node1}, {at: 7s, kind: die, instances: 1}]\nstorms: [{at: 2s, for: 5s, load: {reads: 0}}]"), 10*time.Second)
+		i := injectorOf(t, j, "faults: [{at: 1s, for: 5s, kind: pause, nodes: node1}, {at: 7s, kind: die, instances: 1}]\nstorms: [{at: 2s, for: 5s, load: {reads: 0}}]")
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		err := i.run(ctx)
-		expect.That(t, err == nil, "run() = %v, want nil: it is for others to say that ctx ended", err)
+		expect.OKf(t, i.run(ctx), "it is for others to say that ctx ended")
 		expect.Equal(t, time.Since(j.began), 3*time.Second, "ended after")
-		want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}
-		expect.That(t, slices.Equal(j.sortedLines(), want), "done %q, want %q", j.sortedLines(), want)
+		expect.Slice(t, j.sortedLines(), []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}, "done")
 	})
 }
 
@@ -365,13 +295,11 @@ func (j *journal) Split(nodes []int) { j.record("split %v", nodes) }
 func (j *journal) Join()             { j.record("join") }
 func (j *journal) mark()             { j.record("mark") }
 
-func scenarioOf(t *testing.T, text string) scenario.Scenario {
+// injectorOf returns the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader. A
+// load without a length takes 10 s.
+func injectorOf(t *testing.T, j *journal, text string) *injector {
 	t.Helper()
-	return need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
-}
-
-// injectorOf returns the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader.
-func injectorOf(j *journal, s scenario.Scenario, length time.Duration) *injector {
+	s := need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
 	places := scenario.Places(s.Datacenters)
 	for _, p := range places {
 		j.nodes = append(j.nodes, Node{Name: p.Name, Datacenter: p.Datacenter})
@@ -380,6 +308,6 @@ func injectorOf(j *journal, s scenario.Scenario, length time.Duration) *injector
 	return &injector{
 		scenario: s, cluster: j, clients: j, links: j, nodes: places, mark: func() { j.mark() }, drop: j.drop,
 		leader: func(context.Context) (int, error) { return 1, nil },
-		began:  j.began, length: length,
+		began:  j.began, length: cmp.Or(s.Length.Duration(), 10*time.Second),
 	}
 }

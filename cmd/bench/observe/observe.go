@@ -141,29 +141,20 @@ func (o *Observer) Into(t *trial.Trial) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := &o.seen
-	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) place { return place{l.Asked, l.Node, ""} })...)
-	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) place { return place{s.Acked, s.To, string(s.Way)} })...)
+	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) trial.Micros { return l.Asked })...)
+	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) trial.Micros { return s.Acked })...)
 	t.Departures = append(t.Departures, slices.DeleteFunc(o.config.Book.Departures(o.config.Began), func(d trial.Departure) bool {
 		return d.Gone < 0 && o.nodes[d.Node].dropped // otherwise it might have stopped listing the instance
 	})...)
-	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) place { return place{e.At, e.Node, e.ID} })...)
-	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) place { return place{l.At, l.Node, ""} })...)
+	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) trial.Micros { return e.At })...)
+	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) trial.Micros { return l.At })...)
 	t.Machine = append(t.Machine, s.Machine...)
-	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) place { return place{u.At, u.Node, ""} })...)
+	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) trial.Micros { return u.At })...)
 }
 
-// place is an observation's position among its kind.
-type place struct {
-	at   trial.Micros
-	node int
-	text string
-}
-
-func sorted[T any](all []T, of func(T) place) []T {
-	slices.SortStableFunc(all, func(a, b T) int {
-		x, y := of(a), of(b)
-		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.node, y.node), cmp.Compare(x.text, y.text))
-	})
+// sorted orders observations by their times.
+func sorted[T any](all []T, at func(T) trial.Micros) []T {
+	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
 	return all
 }
 

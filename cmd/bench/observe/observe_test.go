@@ -314,9 +314,11 @@ func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
 	o := New(Config{Nodes: []string{"node1:8761"}, Book: new(truth.Book), Began: time.Unix(1767225600, 0)})
 	o.seen = trial.Trial{
-		Lists:     []trial.List{{Asked: 2}, {Asked: 1, Node: 1}, {Asked: 1}},
-		Sightings: []trial.Sighting{{Acked: 1, To: 1, Way: trial.ByWatch}, {Acked: 1, To: 1, Way: trial.ByList}, {Acked: 1}},
-		Evictions: []trial.Eviction{{At: 1, ID: "b"}, {At: 1, ID: "a"}},
+		Lists:     []trial.List{{Asked: 2}, {Asked: 1, Node: 1}},
+		Sightings: []trial.Sighting{{Acked: 2, Way: trial.ByWatch}, {Acked: 1, To: 1}},
+		Evictions: []trial.Eviction{{At: 2, ID: "b"}, {At: 1, ID: "a"}},
+		Leaders:   []trial.Leader{{At: 2}, {At: 1}},
+		Usage:     []trial.Usage{{At: 2}, {At: 1}},
 	}
 	o.config.Book.Registered("a", 1, o.config.Began)
 	o.config.Book.Judge(0, truth.Listing{"a": 1}, o.config.Began, o.config.Began)
@@ -324,9 +326,11 @@ func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
 	got := trial.Trial{Lists: []trial.List{{Asked: -1}}}
 	o.Into(&got)
 	want := trial.Trial{
-		Lists:      []trial.List{{Asked: -1}, {Asked: 1}, {Asked: 1, Node: 1}, {Asked: 2}},
-		Sightings:  []trial.Sighting{{Acked: 1}, {Acked: 1, To: 1, Way: trial.ByList}, {Acked: 1, To: 1, Way: trial.ByWatch}},
-		Evictions:  []trial.Eviction{{At: 1, ID: "a"}, {At: 1, ID: "b"}},
+		Lists:      []trial.List{{Asked: -1}, {Asked: 1, Node: 1}, {Asked: 2}},
+		Sightings:  []trial.Sighting{{Acked: 1, To: 1}, {Acked: 2, Way: trial.ByWatch}},
+		Evictions:  []trial.Eviction{{At: 1, ID: "a"}, {At: 2, ID: "b"}},
+		Leaders:    []trial.Leader{{At: 1}, {At: 2}},
+		Usage:      []trial.Usage{{At: 1}, {At: 2}},
 		Departures: []trial.Departure{{ID: "a", Gone: -1}},
 	}
 	expect.Deep(t, got, want, "the trial is")

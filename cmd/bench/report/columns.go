@@ -75,18 +75,10 @@ func (r *Report) runs(s scenario.Scenario, c column) runs {
 		if t.Scenario != s.Name || t.Column != c.Name {
 			continue
 		}
-		why := ""
-		switch {
-		case t.Failed != "":
-			why = "not completed"
-		case r.notCarried(i):
-			why = "not carried by this machine"
-		case len(r.Verdicts[i].Invalid) > 0:
-			why = "not valid"
-		default:
+		switch why := r.left(i); {
+		case why == "":
 			found.of = append(found.of, run{t, &r.Verdicts[i]})
-		}
-		if why != "" && !slices.Contains(found.left, why) {
+		case !slices.Contains(found.left, why):
 			found.left = append(found.left, why)
 		}
 	}

@@ -154,7 +154,7 @@ func (r *Report) Broken() []string {
 func (r *Report) Invalid() []string {
 	var sentences []string
 	for i := range r.Trials {
-		if why := r.Verdicts[i].Invalid; len(why) > 0 && !r.notCarried(i) {
+		if why := r.Verdicts[i].Invalid; len(why) > 0 && r.left(i) != notCarried {
 			sentences = append(sentences, fmt.Sprintf("%s: %s", r.where(&r.Trials[i]), strings.Join(why, "; ")))
 		}
 	}
@@ -188,19 +188,32 @@ func (r *Report) unmeasured() []string {
 func (r *Report) counting() int {
 	count := 0
 	for i := range r.Trials {
-		if r.counts(i) {
+		if r.left(i) == "" {
 			count++
 		}
 	}
 	return count
 }
 
-func (r *Report) counts(number int) bool {
-	return r.Trials[number].Failed == "" && len(r.Verdicts[number].Invalid) == 0
+// notCarried is why a trial of heartbeats alone does not count that the machine did not carry.
+const notCarried = "not carried by this machine"
+
+// left says why a trial does not count, or returns "" if it does.
+func (r *Report) left(number int) string {
+	t := &r.Trials[number]
+	switch {
+	case t.Failed != "":
+		return "not completed"
+	case len(r.Verdicts[number].Invalid) == 0:
+		return ""
+	case r.scenario(t.Scenario).HeartbeatsOnly():
+		return notCarried
+	}
+	return "not valid"
 }
 
 // missing returns how many trials the plan has, and how many of them are missing. Columns left out because their
-// clusters could not be started, and trials excluded by --only, are not planned.
+// clusters could not be started (compare.Run says so), and trials excluded by --only, are not planned.
 func (r *Report) missing() (missing, planned int) {
 	type key struct {
 		scenario, column string
@@ -211,14 +224,15 @@ func (r *Report) missing() (missing, planned int) {
 		run[key{t.Scenario, t.Column, t.Round}] = true
 	}
 	for _, c := range r.Plan.Columns {
-		if r.leftOut(c) {
+		left := "Column " + c.Heading() + " was left out: "
+		if slices.ContainsFunc(r.Plan.LeftOut, func(sentence string) bool { return strings.HasPrefix(sentence, left) }) {
 			continue
 		}
 		for _, s := range r.Scenarios {
+			if !r.Plan.Wants(s.Name, c.Name) {
+				continue
+			}
 			for round := range c.RoundsOf(s, r.Plan.Rounds) {
-				if !r.Plan.Wants(s.Name, c.Name) {
-					continue
-				}
 				planned++
 				if !run[key{s.Name, c.Name, round + 1}] {
 					missing++
@@ -227,18 +241,6 @@ func (r *Report) missing() (missing, planned int) {
 		}
 	}
 	return missing, planned
-}
-
-// leftOut reports whether a column was left out because its clusters could not be started: compare.Run says so.
-func (r *Report) leftOut(c scenario.Column) bool {
-	return slices.ContainsFunc(r.Plan.LeftOut, func(sentence string) bool {
-		return strings.HasPrefix(sentence, "Column "+c.Heading()+" was left out: ")
-	})
-}
-
-// notCarried reports whether a trial is one of heartbeats alone that the machine did not carry.
-func (r *Report) notCarried(number int) bool {
-	return len(r.Verdicts[number].Invalid) > 0 && r.scenario(r.Trials[number].Scenario).HeartbeatsOnly()
 }
 
 // where names a trial, for sentences.

@@ -67,7 +67,12 @@ func callsOf(t *trial.Trial, wanted func(trial.Series) bool, due stretch, over t
 			if !due.bin(b) {
 				continue
 			}
-			c.add(b)
+			c.Count += b.Due()
+			for _, outcome := range trial.Outcomes {
+				if count := *b.Count(outcome); count > 0 {
+					c.Outcomes[outcome] += count
+				}
+			}
 			for micros, count := range b.Pairs() {
 				took := trial.Micros(micros)
 				latencies[took] += count
@@ -88,15 +93,6 @@ func callsOf(t *trial.Trial, wanted func(trial.Series) bool, due stretch, over t
 	c.LongestGap, c.OpenGap = g.longest()
 	c.OpenGap = c.OpenGap && over == endless // that a gap is open where a window ends means nothing
 	return c
-}
-
-func (c *Calls) add(b trial.Bin) {
-	for _, outcome := range trial.Outcomes {
-		if count := *b.Count(outcome); count > 0 {
-			c.Outcomes[outcome] += count
-			c.Count += count
-		}
-	}
 }
 
 // gaps finds the times when no client got an answer, by bins. A gap begins with the first bin where a call was due and

@@ -173,22 +173,19 @@ func (f *facts) sealedApart() (found []string) {
 
 // oneSided returns the instances that only some of the nodes lack, or list although they were canceled.
 func (f *facts) oneSided() []string {
-	missing, revived := make(map[string]int), make(map[string]int) // how many nodes have it so
-	for _, e := range f.answered {
-		for _, id := range e.Missing {
-			missing[id]++
-		}
-		for _, id := range e.Revived {
-			revived[id]++
-		}
-	}
 	var found []string
-	for _, nodes := range []map[string]int{missing, revived} {
-		for id, of := range nodes {
-			if of < len(f.answered) {
-				found = append(found, id)
+	for _, what := range []func(trial.Ending) []string{
+		func(e trial.Ending) []string { return e.Missing },
+		func(e trial.Ending) []string { return e.Revived },
+	} {
+		nodes := make(map[string]int) // that say so
+		for _, e := range f.answered {
+			for _, id := range what(e) {
+				nodes[id]++
 			}
 		}
+		maps.DeleteFunc(nodes, func(_ string, of int) bool { return of == len(f.answered) })
+		found = slices.AppendSeq(found, maps.Keys(nodes))
 	}
 	return unique(found)
 }
