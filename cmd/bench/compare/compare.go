@@ -1,7 +1,7 @@
 // Package compare runs scenarios in all columns on clusters of real processes, and collects what was measured. It
 // starts no process itself (Launch does), and judges nothing (package verdict). Its files: compare.go has what a
-// comparison needs from a cluster, run.go the trials and their order, one.go one trial, progress.go what is said
-// meanwhile, inject.go when faults come, strike.go what they do.
+// comparison needs from a cluster, run.go the trials, their order and what is said meanwhile, one.go one trial,
+// inject.go when faults come, strike.go what they do.
 package compare
 
 import (

@@ -74,7 +74,7 @@ func (r *run) trial(ctx context.Context) (trial.Trial, error) {
 		Scenario: r.turn.scenario.Name, Column: r.turn.column.Name, Round: r.turn.round, Seed: r.turn.seed,
 		Length: trial.Of(r.length()), Cores: r.config.Machine.Cores,
 	}
-	r.progress.reportStart()
+	r.progress.line("starting a cluster%s", r.progress.left)
 	begun := time.Now()
 	err := r.onCluster(ctx, &t)
 	t.Took = trial.Of(time.Since(begun))

@@ -97,7 +97,7 @@ func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 		result.Trials = append(result.Trials, t)
 	}
 	result.Plan.LeftOut = append(result.Plan.LeftOut, launches.leftOut...)
-	if len(launches.failed) > 0 && launches.none() && !earlier {
+	if launches.first != nil && !launches.started && !earlier {
 		return nil, launches.first
 	}
 	return result, nil
@@ -148,6 +148,7 @@ const mostLaunches = 2
 // launches counts the clusters that could not be started.
 type launches struct {
 	failed  map[string]int // by column, until one started; -1 after that
+	started bool           // one of any column
 	first   error
 	leftOut []string // sentences
 }
@@ -155,7 +156,7 @@ type launches struct {
 func (l *launches) add(c scenario.Column, started bool, err error) {
 	switch {
 	case started:
-		l.failed[c.Name] = -1
+		l.failed[c.Name], l.started = -1, true
 	case l.failed[c.Name] >= 0:
 		l.failed[c.Name]++
 		l.first = cmp.Or(l.first, err)
@@ -167,16 +168,6 @@ func (l *launches) add(c scenario.Column, started bool, err error) {
 
 // hopeless reports whether a column's clusters are no longer started.
 func (l *launches) hopeless(c scenario.Column) bool { return l.failed[c.Name] >= mostLaunches }
-
-// none reports whether no column's cluster could be started.
-func (l *launches) none() bool {
-	for _, failed := range l.failed {
-		if failed < 0 {
-			return false
-		}
-	}
-	return true
-}
 
 // length returns the length of a scenario's load.
 func (c Config) length(s scenario.Scenario) time.Duration {
@@ -216,8 +207,6 @@ func newProgress(to io.Writer, number, of int, t turn) *progress {
 func (p *progress) line(format string, args ...any) {
 	fmt.Fprintf(p.to, p.prefix+format+"\n", args...)
 }
-
-func (p *progress) reportStart() { p.line("starting a cluster%s", p.left) }
 
 // reportLoad writes a line about the load every few seconds, until ctx ends.
 func (p *progress) reportLoad(ctx context.Context, began time.Time, length time.Duration, snapshot func() map[trial.Operation]load.Totals, faults func() string) {

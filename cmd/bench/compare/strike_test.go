@@ -295,8 +295,8 @@ func (j *journal) Split(nodes []int) { j.record("split %v", nodes) }
 func (j *journal) Join()             { j.record("join") }
 func (j *journal) mark()             { j.record("mark") }
 
-// injectorOf returns the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader. A
-// load without a length takes 10 s.
+// injectorOf returns the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader.
+// A load without a length takes 10 s.
 func injectorOf(t *testing.T, j *journal, text string) *injector {
 	t.Helper()
 	s := need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)

@@ -69,85 +69,68 @@ func (l *lookout) begin(g *sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting[g] = g.acked
-	if l.glance.path == "" {
-		if l.since.IsZero() || g.sent.Before(l.since) {
-			l.end(g)
-		} else if at, ok := l.shown[g.id]; ok {
-			l.see(g, at)
+	at, shown := l.shown[g.id]
+	switch {
+	case l.glance.path != "":
+		select {
+		case l.arrived <- struct{}{}:
+		default:
 		}
+	case l.since.IsZero() || g.sent.Before(l.since):
+		l.end(g, false, 0)
+	case shown:
+		l.see(g, at)
+	}
+}
+
+// end ends a search, if it is still going on. Its result may count. The lookout is locked.
+func (l *lookout) end(g *sighting, counts bool, delay trial.Micros) {
+	if _, searched := l.waiting[g]; !searched {
 		return
 	}
-	select {
-	case l.arrived <- struct{}{}:
-	default:
-	}
-}
-
-// end ends a search that is still going on, and reports whether there was one. The lookout is locked.
-func (l *lookout) end(g *sighting) bool {
-	if _, searched := l.waiting[g]; !searched {
-		return false
-	}
 	delete(l.waiting, g)
+	if counts {
+		l.observer.add(func(t *trial.Trial) {
+			t.Sightings = append(t.Sightings, trial.Sighting{From: g.from, To: l.node, Way: l.glance.way, Acked: l.observer.at(g.acked), Delay: delay})
+		})
+	}
 	g.found.Done()
-	return true
 }
 
-// see records that a registration was seen at a time. The lookout is locked.
-func (l *lookout) see(g *sighting, at time.Time) {
-	if l.end(g) {
-		l.record(g, max(trial.Of(at.Sub(g.acked)), 0))
-	}
-}
+// see ends a search because the registration was seen at a time. The lookout is locked.
+func (l *lookout) see(g *sighting, at time.Time) { l.end(g, true, max(trial.Of(at.Sub(g.acked)), 0)) }
 
 // giveUp ends a search without success, which counts unless it is young or the node is lost.
 func (l *lookout) giveUp(g *sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.end(g) && time.Since(g.acked) >= sightLeast && !l.observer.isDropped(l.node) {
-		l.record(g, -1)
-	}
+	l.end(g, time.Since(g.acked) >= sightLeast && !l.observer.isDropped(l.node), -1)
 }
 
-func (l *lookout) record(g *sighting, delay trial.Micros) {
-	l.observer.add(func(t *trial.Trial) {
-		t.Sightings = append(t.Sightings, trial.Sighting{From: g.from, To: l.node, Way: l.glance.way, Acked: l.observer.at(g.acked), Delay: delay})
-	})
-}
-
-// begun records that the node's stream of changes has begun, or goes on after an interruption.
-func (l *lookout) begun(at time.Time) {
+// changed receives an event of the node's stream of changes. It begins once, however often it is interrupted; a reset
+// means that it left out what happened until now.
+func (l *lookout) changed(event, id string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.since.IsZero() {
-		l.since = at
-	}
-}
-
-// show records that the node's stream showed an instance.
-func (l *lookout) show(id string, at time.Time) {
-	if !strings.HasPrefix(id, sightPrefix) {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, before := l.shown[id]; !before {
-		l.shown[id] = at
-	}
-	for g := range l.waiting {
-		if g.id == id {
-			l.see(g, at)
+	switch event {
+	case "start":
+		if l.since.IsZero() {
+			l.since = at
 		}
-	}
-}
-
-// skip records that the node's stream left out what happened until now.
-func (l *lookout) skip(at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.since = at
-	for g := range l.waiting {
-		l.end(g)
+	case "reset":
+		l.since = at
+		for g := range l.waiting {
+			l.end(g, false, 0)
+		}
+	case "change":
+		if _, before := l.shown[id]; !before && strings.HasPrefix(id, sightPrefix) {
+			l.shown[id] = at
+		}
+		for g := range l.waiting {
+			if g.id == id {
+				l.see(g, at)
+			}
+		}
 	}
 }
 
@@ -215,7 +198,7 @@ func (l *lookout) ask(ctx context.Context, of []*sighting) {
 		_, searched := l.waiting[g]
 		switch {
 		case lost:
-			l.end(g)
+			l.end(g, false, 0)
 		case err == nil && bytes.Contains(resp.body, []byte(`"`+g.id+`"`)):
 			l.see(g, now)
 		case searched:

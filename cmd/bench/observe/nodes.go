@@ -80,20 +80,12 @@ func (o *Observer) stream(ctx context.Context, number int, index *string) {
 
 // changed records an event of a node's stream.
 func (o *Observer) changed(node int, name string, c change, at time.Time) {
-	lookout := o.sightings.watches[node]
-	switch name {
-	case "start":
-		lookout.begun(at)
-	case "reset":
-		lookout.skip(at)
-	case "change":
-		lookout.show(c.ID, at)
-		if c.Why == "evicted" {
-			alive := o.config.Book.Alive(c.ID)
-			o.add(func(t *trial.Trial) {
-				t.Evictions = append(t.Evictions, trial.Eviction{At: o.at(at), Node: node, ID: c.ID, Alive: alive})
-			})
-		}
+	o.sightings.watches[node].changed(name, c.ID, at)
+	if name == "change" && c.Why == "evicted" {
+		alive := o.config.Book.Alive(c.ID)
+		o.add(func(t *trial.Trial) {
+			t.Evictions = append(t.Evictions, trial.Eviction{At: o.at(at), Node: node, ID: c.ID, Alive: alive})
+		})
 	}
 }
 

@@ -3,7 +3,8 @@
 // response is an observation, too. It registers instances of its own for sightings, and otherwise changes nothing. Its
 // files:
 //
-//	observe.go   an observation, its run, and how a node is asked
+//	observe.go   the state of an observation, and how a node is asked
+//	run.go       its parts, their run, and what they add to a trial
 //	lists.go     the lists of each node, ten times a second
 //	nodes.go     what each node says of itself, and what its process and the machine do
 //	sightings.go registrations whose way to every node is timed
@@ -13,11 +14,9 @@ package observe
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -71,41 +70,6 @@ type view struct {
 	status  client.Status // what it said about itself
 }
 
-// New prepares an observation. It asks no node yet. Its client keeps connections and asks for no compression: over
-// loopback compression costs the servers and this process more than it saves.
-func New(c Config) *Observer {
-	return newObserver(c, &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 32, ReadBufferSize: 64 << 10}})
-}
-
-func newObserver(c Config, h *http.Client) *Observer {
-	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
-	if c.caches() {
-		c.Every = max(c.Every, cachedLook)
-	}
-	o := &Observer{config: c, http: h, nodes: make([]view, len(c.Nodes))}
-	o.sightings = newSightings(o)
-	return o
-}
-
-// Run observes until ctx ends. Nodes that do not respond are asked again; that is not an error.
-func (o *Observer) Run(ctx context.Context) {
-	var parts sync.WaitGroup
-	parts.Go(func() { o.machine(ctx) })
-	for node := range o.nodes {
-		parts.Go(func() { o.usage(ctx, node) })
-	}
-	if o.config.Quiet == 0 || wire.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
-		for node := range o.nodes {
-			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders} {
-				parts.Go(func() { part(ctx, node) })
-			}
-		}
-		parts.Go(func() { o.sightings.run(ctx) })
-	}
-	parts.Wait()
-	o.http.CloseIdleConnections()
-}
-
 // Drop records that a node is lost: it is not asked from now on.
 func (o *Observer) Drop(node int) {
 	o.of(node, func(n *view) { n.dropped = true })
@@ -120,42 +84,6 @@ func (o *Observer) isDropped(node int) (dropped bool) {
 func (o *Observer) Watched(node int) (watched trial.Micros) {
 	o.of(node, func(n *view) { watched = trial.Of(n.watched) })
 	return watched
-}
-
-// Healed reports whether every node's last list, requested after the book's last Mark, lacks nothing that was
-// acknowledged before that mark.
-func (o *Observer) Healed() bool {
-	marked := o.config.Book.Marked()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !slices.ContainsFunc(o.nodes, func(n view) bool {
-		return !n.dropped && (n.asked.IsZero() || n.asked.Before(marked) || n.list.Failed || n.list.Unhealed > 0)
-	})
-}
-
-// Sighted reports whether every search for a registration has ended.
-func (o *Observer) Sighted() bool { return o.sightings.count.Load() == 0 }
-
-// Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
-func (o *Observer) Into(t *trial.Trial) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s := &o.seen
-	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) trial.Micros { return l.Asked })...)
-	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) trial.Micros { return s.Acked })...)
-	t.Departures = append(t.Departures, slices.DeleteFunc(o.config.Book.Departures(o.config.Began), func(d trial.Departure) bool {
-		return d.Gone < 0 && o.nodes[d.Node].dropped // otherwise it might have stopped listing the instance
-	})...)
-	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) trial.Micros { return e.At })...)
-	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) trial.Micros { return l.At })...)
-	t.Machine = append(t.Machine, s.Machine...)
-	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) trial.Micros { return u.At })...)
-}
-
-// sorted orders observations by their times.
-func sorted[T any](all []T, at func(T) trial.Micros) []T {
-	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
-	return all
 }
 
 // add adds an observation.

@@ -45,12 +45,14 @@ const (
 	collecting = "not compared: garbage is in it"
 )
 
+// cached is why lists of other systems do not tell.
+const cached = "cannot be told: lists are up to 30 s old"
+
 // during names the calls of a window in a row.
 const during = "during the fault or storm, of the clients it struck"
 
 // figures returns the rows of a scenario's table, in their order.
 func figures() []figure {
-	const unlisted = "cannot be told: lists are up to 30 s old"
 	writes := func(v *verdict.Verdict) verdict.Calls { return v.Writes }
 	reads := func(v *verdict.Verdict) verdict.Calls { return v.Reads }
 	whole := func(v *verdict.Verdict) verdict.Staleness { return v.Staleness }
@@ -89,7 +91,7 @@ func figures() []figure {
 	}
 	all = append(all, []figure{
 		{name: "living instances absent at the end, when clients have gone on", unit: count, better: less, rare: true, get: func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }},
-		{name: "instances listed again after their cancel", unit: count, better: less, rare: true, get: ofLists(func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }), cannot: unlisted},
+		{name: "instances listed again after their cancel", unit: count, better: less, rare: true, get: ofLists(func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }), cannot: cached},
 		{name: "dead instances listed at the end", unit: count, rare: true, get: func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }},
 		{name: "living instances evicted", unit: count, better: less, get: func(v *verdict.Verdict) float64 { return known(v.Told, float64(v.FalseEvictions)) }, cannot: "tells of no evictions"},
 		{name: "watched keys whose history no single copy explains", unit: count, better: less, get: unexplained, note: proof, absent: unproven, brief: true},

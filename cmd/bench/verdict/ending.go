@@ -12,53 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// facts is a trial with what several figures are made of.
-type facts struct {
-	*trial.Trial
-	expected []int                // nodes that must answer until the end: all but lost ones
-	answered []trial.Ending       // of nodes that could be asked at the end
-	silent   []string             // names of expected nodes without one ending
-	lists    map[int][]trial.List // that came, of each node, by the time of asking
-	kills    []trial.Micros       // when processes were ended, by time
-	watched  keys
-}
-
-// factsOf collects the facts of a trial. A node with several endings counts as silent, because nobody knows which one
-// counts.
-func factsOf(t *trial.Trial) *facts {
-	came := slices.DeleteFunc(slices.Clone(t.Lists), func(l trial.List) bool { return l.Failed })
-	f := &facts{Trial: t, lists: byNode(came), watched: keysOf(t.History)}
-	var lost []int
-	for _, fault := range t.Faults {
-		if fault.Kind == scenario.Lose {
-			lost = append(lost, fault.Nodes...)
-		}
-		for _, k := range fault.Kills {
-			f.kills = append(f.kills, k.At)
-		}
-	}
-	slices.Sort(f.kills)
-	endings, failed := make(map[int]int), make(map[int]bool)
-	for _, e := range t.Ending {
-		endings[e.Node]++
-		if e.Failed != "" {
-			failed[e.Node] = true
-			continue
-		}
-		f.answered = append(f.answered, e)
-	}
-	for node := range t.Nodes {
-		if slices.Contains(lost, node) {
-			continue
-		}
-		f.expected = append(f.expected, node)
-		if endings[node] != 1 || failed[node] {
-			f.silent = append(f.silent, t.NodeName(node))
-		}
-	}
-	return f
-}
-
 // endings returns the ids that any node ended with.
 func (f *facts) endings(what func(trial.Ending) []string) []string {
 	var found []string

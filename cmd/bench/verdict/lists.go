@@ -90,11 +90,11 @@ func unique(ids []string) []string {
 func removal(departures []trial.Departure) Spread {
 	longest := make(map[string]trial.Micros)
 	for _, d := range departures {
-		if known := longest[d.ID]; d.Canceled {
-			continue
-		} else if d.Gone < 0 || known < 0 {
+		switch known := longest[d.ID]; {
+		case d.Canceled:
+		case d.Gone < 0 || known < 0:
 			longest[d.ID] = -1 // it was listed until the end
-		} else {
+		default:
 			longest[d.ID] = max(known, d.Gone-d.Last)
 		}
 	}

@@ -26,21 +26,20 @@ var LossKinds = []LossKind{
 
 // losses finds what was acknowledged and has disappeared.
 func (f *facts) losses(s scenario.Scenario) Losses {
-	sealed := [...]tally{{}, {}, {}} // by claimKind
+	var sealed [removed + 1]tally // by claimKind
 	for i, instance := range f.Sealed {
 		claim, ok := claimOf(instance)
 		if !ok {
 			continue
 		}
-		of := &sealed[claim.kind]
-		switch claim.against(f, i) {
-		case Undecided:
+		of, result := &sealed[claim.kind], claim.against(f, i)
+		if result == Undecided {
 			of.Unjudged++
-		case Violated:
+			continue
+		}
+		of.Of++
+		if result == Violated {
 			of.lose(instance.ID, claim.acknowledged, f.kills, endless)
-			fallthrough
-		default:
-			of.Of++
 		}
 	}
 	found := Losses{Heartbeats: f.forgotten(s, func(trial.Forgotten) bool { return false })}

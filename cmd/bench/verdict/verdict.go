@@ -1,16 +1,16 @@
 // Package verdict computes what trials mean: figures, judgements by checkers, broken limits. It is pure: the same
 // trial gives the same verdict, so that every number of a report can be computed again from its raw file. Its files:
 //
-//	verdict.go what a verdict is made of
-//	judge.go    the verdict on a trial, and the limits that it did not keep
-//	machine.go  whether the machine carried the trial
-//	calls.go    figures of calls, of the clients of each side of a fault, and of what the servers spent
-//	lists.go    figures of lists, sightings and leaders
+//	verdict.go   what a verdict is made of
+//	judge.go     the verdict on a trial, its facts, and the limits that it did not keep
+//	machine.go   whether the machine carried the trial
+//	calls.go     figures of calls, of the clients that a fault struck, and of what the servers spent
+//	lists.go     figures of lists, sightings and leaders
 //	staleness.go how old the answers of looks were
-//	losses.go   what was acknowledged and is not there any more
-//	ending.go   whether all nodes held the same at the end
-//	history.go  whether a single copy explains the calls on each watched key
-//	versions.go the same for keys that are never removed
+//	losses.go    what was acknowledged and is not there any more
+//	ending.go    what the nodes held at the end, and whether it was the same
+//	history.go   whether a single copy explains the calls on each watched key
+//	versions.go  the same for keys that are never removed
 package verdict
 
 import (

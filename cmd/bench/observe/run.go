@@ -1,0 +1,84 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+)
+
+// New prepares an observation. It asks no node yet. Its client keeps connections and asks for no compression: over
+// loopback compression costs the servers and this process more than it saves.
+func New(c Config) *Observer {
+	return newObserver(c, &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 32, ReadBufferSize: 64 << 10}})
+}
+
+func newObserver(c Config, h *http.Client) *Observer {
+	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
+	if c.caches() {
+		c.Every = max(c.Every, cachedLook)
+	}
+	o := &Observer{config: c, http: h, nodes: make([]view, len(c.Nodes))}
+	o.sightings = newSightings(o)
+	return o
+}
+
+// Run observes until ctx ends. Nodes that do not respond are asked again; that is not an error.
+func (o *Observer) Run(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() { o.machine(ctx) })
+	for node := range o.nodes {
+		parts.Go(func() { o.usage(ctx, node) })
+	}
+	if o.config.Quiet == 0 || wire.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
+		for node := range o.nodes {
+			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders} {
+				parts.Go(func() { part(ctx, node) })
+			}
+		}
+		parts.Go(func() { o.sightings.run(ctx) })
+	}
+	parts.Wait()
+	o.http.CloseIdleConnections()
+}
+
+// Healed reports whether every node's last list, requested after the book's last Mark, lacks nothing that was
+// acknowledged before that mark.
+func (o *Observer) Healed() bool {
+	marked := o.config.Book.Marked()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !slices.ContainsFunc(o.nodes, func(n view) bool {
+		return !n.dropped && (n.asked.IsZero() || n.asked.Before(marked) || n.list.Failed || n.list.Unhealed > 0)
+	})
+}
+
+// Sighted reports whether every search for a registration has ended.
+func (o *Observer) Sighted() bool { return o.sightings.count.Load() == 0 }
+
+// Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
+func (o *Observer) Into(t *trial.Trial) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := &o.seen
+	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) trial.Micros { return l.Asked })...)
+	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) trial.Micros { return s.Acked })...)
+	t.Departures = append(t.Departures, slices.DeleteFunc(o.config.Book.Departures(o.config.Began), func(d trial.Departure) bool {
+		return d.Gone < 0 && o.nodes[d.Node].dropped // otherwise it might have stopped listing the instance
+	})...)
+	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) trial.Micros { return e.At })...)
+	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) trial.Micros { return l.At })...)
+	t.Machine = append(t.Machine, s.Machine...)
+	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) trial.Micros { return u.At })...)
+}
+
+// sorted orders observations by their times.
+func sorted[T any](all []T, at func(T) trial.Micros) []T {
+	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
+	return all
+}
