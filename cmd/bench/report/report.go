@@ -154,7 +154,7 @@ func (r *Report) Broken() []string {
 func (r *Report) Invalid() []string {
 	var sentences []string
 	for i := range r.Trials {
-		if why := r.Verdicts[i].Invalid; len(why) > 0 && r.left(i) != notCarried {
+		if why := r.Verdicts[i].Invalid; len(why) > 0 && !r.scenario(r.Trials[i].Scenario).HeartbeatsOnly() {
 			sentences = append(sentences, fmt.Sprintf("%s: %s", r.where(&r.Trials[i]), strings.Join(why, "; ")))
 		}
 	}
@@ -195,9 +195,6 @@ func (r *Report) counting() int {
 	return count
 }
 
-// notCarried is why a trial of heartbeats alone does not count that the machine did not carry.
-const notCarried = "not carried by this machine"
-
 // left says why a trial does not count, or returns "" if it does.
 func (r *Report) left(number int) string {
 	t := &r.Trials[number]
@@ -207,7 +204,7 @@ func (r *Report) left(number int) string {
 	case len(r.Verdicts[number].Invalid) == 0:
 		return ""
 	case r.scenario(t.Scenario).HeartbeatsOnly():
-		return notCarried
+		return "not carried by this machine"
 	}
 	return "not valid"
 }

@@ -137,7 +137,7 @@ func (f *facts) oneSided() []string {
 				nodes[id]++
 			}
 		}
-		maps.DeleteFunc(nodes, func(_ string, of int) bool { return of == len(f.answered) })
+		maps.DeleteFunc(nodes, func(_ string, of int) bool { return of >= len(f.answered) })
 		found = slices.AppendSeq(found, maps.Keys(nodes))
 	}
 	return unique(found)
