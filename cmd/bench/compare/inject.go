@@ -150,7 +150,8 @@ func (i *injector) target(ctx context.Context, selector string, standIn int) (ta
 		return target{}, nil
 	}
 	leader := standIn % len(i.nodes)
-	if i.leader != nil && byRole(selector) {
+	byRole := strings.Contains(selector, "leader") || strings.Contains(selector, "follower")
+	if i.leader != nil && byRole {
 		var err error
 		if leader, err = i.leader(ctx); err != nil {
 			return target{}, err
@@ -160,34 +161,23 @@ func (i *injector) target(ctx context.Context, selector string, standIn int) (ta
 	return target{nodes: nodes, text: i.describe(selector, nodes)}, err
 }
 
-var roles = []string{"leader", "follower", "followers"}
-
-// byRole reports whether a selector depends on which node leads.
-func byRole(selector string) bool {
-	return slices.ContainsFunc(roles, func(role string) bool { return strings.Contains(selector, role) })
-}
-
 // describe names nodes, preceded by their role if the selector is a role and the mode has roles.
 func (i *injector) describe(selector string, nodes []int) string {
 	if len(nodes) == len(i.nodes) {
 		return "all nodes"
 	}
-	var names []string
-	for _, n := range nodes {
-		names = append(names, i.nodes[n].Name)
+	text := ""
+	for n, node := range nodes {
+		switch {
+		case n > 0 && n == len(nodes)-1:
+			text += " and "
+		case n > 0:
+			text += ", "
+		}
+		text += i.nodes[node].Name
 	}
-	text := enumerate(names)
-	if i.leader != nil && slices.Contains(roles, selector) {
+	if i.leader != nil && slices.Contains([]string{"leader", "follower", "followers"}, selector) {
 		text = selector + " " + text
 	}
 	return text
-}
-
-// enumerate returns "a", "a and b", or "a, b and c".
-func enumerate(names []string) string {
-	last := len(names) - 1
-	if last < 1 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,6 +16,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/observe"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -205,10 +206,10 @@ func (f writerFunc) Write(p []byte) (int, error) {
 // fakeCluster is a set of servers in this process that share one registry, so that every node always agrees. node2
 // leads.
 type fakeCluster struct {
-	servers []*httptest.Server
+	servers  []*httptest.Server
+	registry http.Handler
 
 	mu     sync.Mutex
-	apps   map[string]map[string]json.RawMessage // by application and id
 	down   []bool
 	rest   int   // how many heartbeats a started node leaves to the others before it answers
 	asleep []int // by node: how many of them are left
@@ -220,7 +221,7 @@ type fakeCluster struct {
 
 // startFake starts a cluster of three nodes. Close ends it, or else the end of the test.
 func startFake(t *testing.T) *fakeCluster {
-	c := &fakeCluster{apps: make(map[string]map[string]json.RawMessage), down: make([]bool, 3), asleep: make([]int, 3)}
+	c := &fakeCluster{registry: httpdtest.NewCoordinated(t, httpd.Config{}).Handler, down: make([]bool, 3), asleep: make([]int, 3)}
 	for node := range c.down {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(node, w, r) }))
 		t.Cleanup(s.Close)
@@ -230,85 +231,34 @@ func startFake(t *testing.T) *fakeCluster {
 }
 
 func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
+	switch {
+	case !c.answers(node, r):
+		panic(http.ErrAbortHandler) // the connection ends without a response
+	case r.URL.Path == "/v1/rollcall/status":
+		fmt.Fprint(w, `{"leader": "node2", "term": 1, "quorum": true}`)
+	case c.refuse && r.Method == http.MethodPost:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	default:
+		c.registry.ServeHTTP(w, r)
+	}
+}
+
+// answers reports whether a node answers a request.
+func (c *fakeCluster) answers(node int, r *http.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed > 0 {
 		c.late++
 	}
 	if c.down[node] || c.asleep[node] > 0 {
-		panic(http.ErrAbortHandler) // the connection ends without a response
+		return false
 	}
 	if r.Method == http.MethodPut {
 		for i := range c.asleep {
 			c.asleep[i]--
 		}
 	}
-	path, ok := strings.CutPrefix(r.URL.Path, "/eureka/apps")
-	switch {
-	case ok:
-		app, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-		c.eureka(w, r, app, id)
-	case r.URL.Path == "/v1/rollcall/status":
-		fmt.Fprint(w, `{"leader": "node2", "term": 1, "quorum": true}`)
-	default:
-		http.NotFound(w, r)
-	}
-}
-
-func (c *fakeCluster) eureka(w http.ResponseWriter, r *http.Request, app, id string) {
-	switch _, there := c.apps[app][id]; {
-	case r.Method == http.MethodPost:
-		c.register(w, r, app)
-	case app == "" && r.Method == http.MethodGet:
-		fmt.Fprintf(w, `{"applications": {"application": %s}}`, c.list())
-	case app == "delta":
-		fmt.Fprint(w, `{"applications": {"application": []}}`)
-	case !there:
-		http.NotFound(w, r)
-	case r.Method == http.MethodGet:
-		fmt.Fprintf(w, `{"instance": %s}`, c.apps[app][id])
-	case r.Method == http.MethodDelete:
-		delete(c.apps[app], id)
-	}
-}
-
-func (c *fakeCluster) register(w http.ResponseWriter, r *http.Request, app string) {
-	var body struct {
-		Instance json.RawMessage `json:"instance"`
-	}
-	var named struct {
-		ID string `json:"instanceId"`
-	}
-	if err := errors.Join(json.NewDecoder(r.Body).Decode(&body), json.Unmarshal(body.Instance, &named)); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if c.refuse {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return
-	}
-	if c.apps[app] == nil {
-		c.apps[app] = make(map[string]json.RawMessage)
-	}
-	c.apps[app][named.ID] = body.Instance
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func (c *fakeCluster) list() []byte {
-	type application struct {
-		Name      string            `json:"name"`
-		Instances []json.RawMessage `json:"instance"`
-	}
-	all := []application{}
-	for name, instances := range c.apps {
-		a := application{Name: name}
-		for _, i := range instances {
-			a.Instances = append(a.Instances, i)
-		}
-		all = append(all, a)
-	}
-	text, _ := json.Marshal(all) // cannot fail: it was JSON before
-	return text
+	return true
 }
 
 func (c *fakeCluster) Nodes() []Node {

@@ -36,9 +36,8 @@ func (r *Report) writeJSON(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.Write(head); err != nil {
-		return err
-	}
+	out := bufio.NewWriter(w) // its first error stays until Flush
+	out.Write(head)
 	for _, list := range []struct {
 		name    string
 		length  int
@@ -48,29 +47,22 @@ func (r *Report) writeJSON(w io.Writer) error {
 		{",\n\"trials\":", len(r.Trials), func(i int) any { return &r.Trials[i] }},
 		{"},\n\"verdicts\":", len(r.Verdicts), func(i int) any { return &r.Verdicts[i] }},
 	} {
-		if err := writeList(w, list.name, list.length, list.element); err != nil {
-			return err
+		out.WriteString(list.name + "[")
+		for i := range list.length {
+			text, err := json.Marshal(list.element(i))
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			out.WriteByte('\n')
+			out.Write(text)
 		}
+		out.WriteString("\n]")
 	}
-	_, err = io.WriteString(w, "}\n")
-	return err
-}
-
-func writeList(w io.Writer, name string, length int, element func(i int) any) error {
-	if _, err := io.WriteString(w, name+"["); err != nil {
-		return err
-	}
-	for i, begin := 0, "\n"; i < length; i, begin = i+1, ",\n" {
-		text, err := json.Marshal(element(i))
-		if err != nil {
-			return err
-		}
-		if _, err := io.WriteString(w, begin+string(text)); err != nil {
-			return err
-		}
-	}
-	_, err := io.WriteString(w, "\n]")
-	return err
+	out.WriteString("}\n")
+	return out.Flush()
 }
 
 // Read reads a report's JSON file, compressed by gzip or not. Verdicts are computed again.
