@@ -45,7 +45,7 @@ func checkReadme(t *testing.T, r *Report, readme string) {
 	for _, line := range lines {
 		name := strings.TrimSpace(strings.Split(line, "|")[1])
 		all := r.chosen()
-		at := slices.IndexFunc(all, func(c chosenRow) bool { return strings.HasPrefix(name, c.Name) })
+		at := slices.IndexFunc(all, func(c row) bool { return strings.HasPrefix(name, c.Name) })
 		need.That(t, at >= 0, "README's row %q is none of the chosen ones", name)
 		want := "| " + name + " |"
 		for _, c := range all[at].Cells[:len(ownHues)] {

@@ -31,7 +31,7 @@ type page struct {
 	*Report
 	Title, Advice, Evidence, Marks, Plan string
 	Columns                              []column
-	Chosen                               []chosenRow
+	Chosen                               []row
 	Scenarios                            []scenarioPart
 	Files                                []string
 	Plots                                plots

@@ -9,13 +9,14 @@ import (
 // row is a figure in every column.
 type row struct {
 	Name          string
+	Scenario      string // its name
 	Cells         []cell
 	brief, detail bool
 }
 
 // rowOf returns the row of a figure in a scenario.
 func (r *Report) rowOf(f figure, s scenario.Scenario) row {
-	found := row{Name: f.name, brief: f.brief, detail: f.detail}
+	found := row{Name: f.name, Scenario: s.Name, brief: f.brief, detail: f.detail}
 	for _, c := range r.columns() {
 		found.Cells = append(found.Cells, cellOf(f, r.runs(s, c)))
 	}
@@ -57,22 +58,16 @@ var chosen = []struct {
 	{"New instance in another server's list, p99", "a registration is seen at another node, by list, p99", "steady"},
 }
 
-// chosenRow is a chosen row, with the name of its scenario.
-type chosenRow struct {
-	row
-	Scenario string
-}
-
 // chosen returns the chosen rows of the scenarios that ran.
-func (r *Report) chosen() []chosenRow {
-	var rows []chosenRow
+func (r *Report) chosen() []row {
+	var rows []row
 	for _, c := range chosen {
 		all := figures()
 		f := all[slices.IndexFunc(all, func(f figure) bool { return f.name == c.figure })]
 		found := r.rowOf(f, r.scenario(c.scenario))
 		if found.says(figure{}) {
 			found.Name = c.name
-			rows = append(rows, chosenRow{found, c.scenario})
+			rows = append(rows, found)
 		}
 	}
 	return rows

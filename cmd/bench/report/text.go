@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -154,19 +155,9 @@ func (r *Report) Summary(w io.Writer) error {
 		}
 		line()
 	}
-	var chosen []row
-	for _, row := range r.chosen() {
-		chosen = append(chosen, row.row)
-	}
-	table("* better", chosen)
+	table("* better", r.chosen())
 	for _, s := range r.ran() {
-		var rows []row
-		for _, row := range r.table(s) {
-			if row.brief || s.HeartbeatsOnly() && !row.detail {
-				rows = append(rows, row)
-			}
-		}
-		table(s.Title, rows)
+		table(s.Title, slices.DeleteFunc(r.table(s), func(w row) bool { return !w.brief && (w.detail || !s.HeartbeatsOnly()) }))
 	}
 	line(r.evidence())
 	for _, invalid := range r.Invalid() {
