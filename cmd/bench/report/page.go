@@ -2,7 +2,6 @@ package report
 
 import (
 	_ "embed" // for the page's parts
-	"encoding/json"
 	"html/template"
 	"io"
 	"math"
@@ -47,7 +46,7 @@ type scenarioPart struct {
 }
 
 func (r *Report) writeHTML(w io.Writer) error {
-	parsed, err := template.New("page").Funcs(template.FuncMap{"glued": glued, "anchor": anchor}).Parse(pageTemplate)
+	parsed, err := template.New("page").Funcs(template.FuncMap{"glued": glued}).Parse(pageTemplate)
 	if err != nil {
 		return err
 	}
@@ -75,9 +74,6 @@ func (r *Report) writeHTML(w io.Writer) error {
 	}
 	return parsed.Execute(w, p)
 }
-
-// anchor returns the id of a scenario's part of the page. Its prefix keeps names apart from the ids of other parts.
-func anchor(name string) string { return "scenario-" + name }
 
 // numberAndUnit matches the end of a number, and the unit after it.
 var numberAndUnit = regexp.MustCompile(`(\d) (s\b|ms\b|µs\b|%|B\b|kB\b|MB\b|GB\b)`)
@@ -133,7 +129,7 @@ func (r *Report) timeline(s scenario.Scenario) timeline {
 }
 
 func momentsOf(t *trial.Trial, s scenario.Scenario) moment {
-	m := moment{Column: t.Column, Bands: []band{}, Age: noSamples(t), Struck: samples{}}
+	m := moment{Column: t.Column, Bands: []band{}, Age: make(samples, bins(t)), Struck: samples{}}
 	var struck []int
 	for _, f := range t.Faults {
 		m.Bands = append(m.Bands, band{f.From.Seconds(), max(f.From, f.To).Seconds(), f.Text})
@@ -150,8 +146,10 @@ func momentsOf(t *trial.Trial, s scenario.Scenario) moment {
 	}
 	m.Others = success(t, func(node int) bool { return len(m.Struck) == 0 || !slices.Contains(struck, node) })
 	for _, a := range verdict.Ages(t) {
-		if slot := int(a.Called / trial.Of(trial.BinLength)); slot >= 0 && slot < len(m.Age) && !(m.Age[slot] >= a.Age.Seconds()) {
-			m.Age[slot] = a.Age.Seconds()
+		if slot := int(a.Called / trial.Of(trial.BinLength)); slot >= 0 && slot < len(m.Age) {
+			if age := rounded(a.Age.Seconds()); m.Age[slot] == nil || *m.Age[slot] < *age {
+				m.Age[slot] = age
+			}
 		}
 	}
 	return m
@@ -159,49 +157,38 @@ func momentsOf(t *trial.Trial, s scenario.Scenario) moment {
 
 // success returns the share of stock clients' calls that were answered, for clients with certain home nodes.
 func success(t *trial.Trial, home func(node int) bool) samples {
-	s := noSamples(t)
-	due, answered := make([]int, len(s)), make([]int, len(s))
+	due, answered := make([]int, bins(t)), make([]int, bins(t))
 	for _, series := range t.Series {
 		if !home(series.Node) || !series.Operation.Reads() && !series.Operation.Writes() {
 			continue
 		}
 		for _, b := range series.Bins {
-			if b.Number < len(s) {
+			if b.Number < len(due) {
 				due[b.Number] += b.Due()
 				answered[b.Number] += b.Answered()
 			}
 		}
 	}
+	s := make(samples, len(due))
 	for i := range s {
 		if due[i] > 0 {
-			s[i] = 100 * float64(answered[i]) / float64(due[i])
+			s[i] = rounded(100 * float64(answered[i]) / float64(due[i]))
 		}
 	}
 	return s
 }
 
-// samples are values at every 100 ms from 0 on; missing ones are NaN, or null in JSON.
-type samples []float64
+// samples are values at every 100 ms from 0 on; missing ones are nil, or null in JSON.
+type samples []*float64
 
-// MarshalJSON implements json.Marshaler. Values are rounded to what a plot can show.
-func (s samples) MarshalJSON() ([]byte, error) {
-	values := make([]any, len(s))
-	for i, v := range s {
-		if !math.IsNaN(v) {
-			values[i] = math.Round(v*100) / 100
-		}
-	}
-	return json.Marshal(values)
+// rounded returns what a plot can show of a value.
+func rounded(v float64) *float64 {
+	v = math.Round(v*100) / 100
+	return &v
 }
 
-// noSamples returns unknown values for the length of a trial's load.
-func noSamples(t *trial.Trial) samples {
-	s := make(samples, t.Length/trial.Of(trial.BinLength))
-	for i := range s {
-		s[i] = math.NaN()
-	}
-	return s
-}
+// bins returns the length of a trial's load in steps of 100 ms.
+func bins(t *trial.Trial) int { return int(t.Length / trial.Of(trial.BinLength)) }
 
 // curve is what renewals cost in a column: points of renewals per second, processors and bytes written per second and
 // node.
