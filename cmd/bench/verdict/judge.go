@@ -63,7 +63,7 @@ type facts struct {
 	*trial.Trial
 	expected []int                // nodes that must answer until the end: all but lost ones
 	answered []trial.Ending       // of nodes that could be asked at the end
-	silent   []string             // names of expected nodes without one ending
+	silent   []string             // names of expected nodes that did not answer once
 	lists    map[int][]trial.List // that came, of each node, by the time of asking
 	kills    []trial.Micros       // when processes were ended, by time
 	watched  keys
@@ -122,13 +122,13 @@ type judged struct {
 	lost     Losses // against the column's promises
 }
 
-// scope says which trials need not keep a limit.
-type scope int
+// excuse is why a trial need not keep a limit.
+type excuse int
 
 const (
-	lossless  scope = 1 << iota // those whose scenario allows losses
-	completed                   // those that were not completed
-	carried                     // loads of heartbeats that never arrived: they say nothing about a column
+	lossAllowed excuse = 1 << iota // by its scenario
+	incomplete
+	notCarried // its load of heartbeats never arrived, and so says nothing about a column
 )
 
 // Completed is the limit, without its column, that an incomplete trial breaks.
@@ -147,9 +147,9 @@ const (
 
 // promise is a limit of all Rollcall columns. got returns what the trial has instead, or "" if it kept the promise.
 type promise struct {
-	limit string
-	of    scope
-	got   func(*judged) string
+	limit  string
+	unless excuse
+	got    func(*judged) string
 }
 
 // promises lists first what a column promises, and then what could hide that it was broken: what was not asked, not
@@ -161,26 +161,26 @@ var promises = slices.Concat([]promise{
 	{"nothing is lost", 0, func(j *judged) string {
 		return counted(j.Lost, "not listed by some node at the end, though acknowledged and alive")
 	}},
-	{reviving, lossless, func(j *judged) string { return counted(j.Revived, "listed after the acknowledged cancel") }},
+	{reviving, lossAllowed, func(j *judged) string { return counted(j.Revived, "listed after the acknowledged cancel") }},
 }, lossPromises(), []promise{
-	{Linearizable, completed, func(j *judged) string {
+	{Linearizable, incomplete, func(j *judged) string {
 		due := j.column.Linearizable() && j.scenario.Load.Writes > 0
 		return when(due && j.History.Calls == 0, "undecided: no call on a watched key is known")
 	}},
-	{answering, completed, func(j *judged) string { return when(len(j.silent) > 0, strings.Join(j.silent, ", ")+" did not") }},
-	{answering, completed, func(j *judged) string { return uncounted(j.Trial, j.scenario) }},
-	{"losses can be judged", completed, func(j *judged) string { return j.unjudged(j.Losses, j.scenario) }},
-	{reviving, lossless | completed | carried, func(j *judged) string {
+	{answering, incomplete, func(j *judged) string { return when(len(j.silent) > 0, strings.Join(j.silent, ", ")+" did not") }},
+	{answering, incomplete, func(j *judged) string { return uncounted(j.Trial, j.scenario) }},
+	{"losses can be judged", incomplete, func(j *judged) string { return j.unjudged(j.Losses, j.scenario) }},
+	{reviving, lossAllowed | incomplete | notCarried, func(j *judged) string {
 		return when(!j.Listed && !j.scenario.HeartbeatsOnly(), "undecided: a node gave no list during the load")
 	}},
-	{living, lossless | completed | carried, func(j *judged) string {
+	{living, lossAllowed | incomplete | notCarried, func(j *judged) string {
 		return when(j.scenario.Load.Instances > 0 && j.Losses.Heartbeats.Of == 0, "undecided: no heartbeat was answered")
 	}},
 })
 
 func lossPromises() (all []promise) {
 	for _, kind := range LossKinds {
-		all = append(all, promise{kind.limit, lossless, func(j *judged) string { return counted(kind.Of(&j.lost).Names, kind.what) }})
+		all = append(all, promise{kind.limit, lossAllowed, func(j *judged) string { return counted(kind.Of(&j.lost).Names, kind.what) }})
 	}
 	return all
 }
@@ -220,23 +220,23 @@ func broken(j *judged) []Broken {
 	if !j.column.Promises() {
 		return found
 	}
-	excused := scope(0)
+	excused := excuse(0)
 	if j.limits.MayLose {
-		excused |= lossless
+		excused |= lossAllowed
 	}
 	if j.Failed != "" {
-		excused |= completed
+		excused |= incomplete
 	}
 	if j.scenario.HeartbeatsOnly() && len(j.Invalid) > 0 {
-		excused |= carried
+		excused |= notCarried
 	}
 	for _, p := range promises {
-		if got := p.got(j); got != "" && p.of&excused == 0 {
+		if got := p.got(j); got != "" && p.unless&excused == 0 {
 			found = append(found, Broken{Limit: j.column.Name + ": " + p.limit, Got: got})
 		}
 	}
 	for _, b := range bounds {
-		if bound, got := b.got(j); got != "" && (completed|carried)&excused == 0 {
+		if bound, got := b.got(j); got != "" && excused&^lossAllowed == 0 {
 			found = append(found, Broken{Limit: fmt.Sprintf("%s: %s %s", j.column.Name, b.name, bound), Got: got})
 		}
 	}
