@@ -44,11 +44,11 @@ type Held struct {
 func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, same bool) {
 	o := New(c)
 	defer o.http.CloseIdleConnections()
-	return o.end(ctx, held)
+	return o.askUntilAgreed(ctx, held)
 }
 
-// end asks until there is nothing to wait for.
-func (o *Observer) end(ctx context.Context, held Held) ([]trial.Ending, bool) {
+// askUntilAgreed asks until there is nothing to wait for.
+func (o *Observer) askUntilAgreed(ctx context.Context, held Held) ([]trial.Ending, bool) {
 	began := time.Now()
 	for {
 		var endings []trial.Ending

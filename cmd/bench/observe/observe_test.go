@@ -405,7 +405,7 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 				c.set(cluster, config.Book)
 				o := newObserver(config, &http.Client{Transport: cluster})
 				begun := time.Now()
-				got, done := o.end(t.Context(), Held{App: "A", Keys: []string{"a", "canceled"}, Sealed: []string{"s", "gone"}, Lease: lease})
+				got, done := o.askUntilAgreed(t.Context(), Held{App: "A", Keys: []string{"a", "canceled"}, Sealed: []string{"s", "gone"}, Lease: lease})
 				took := time.Since(begun)
 				// Nodes that lack the same instances agree, but are asked again all the same.
 				expect.Equal(t, done, c.took < endLimit || len(c.want.Missing) > 0, "they agree:")

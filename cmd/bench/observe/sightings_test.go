@@ -324,7 +324,7 @@ func ended(t *testing.T, cluster *fakeCluster, name string, held Held) ([]trial.
 	config := cluster.config()
 	config.Book, config.Column = new(truth.Book), column(name)
 	begun := time.Now()
-	endings, done := newObserver(config, &http.Client{Transport: cluster}).end(t.Context(), held)
+	endings, done := newObserver(config, &http.Client{Transport: cluster}).askUntilAgreed(t.Context(), held)
 	return endings, done, time.Since(begun)
 }
 

@@ -52,8 +52,8 @@ type record struct {
 	left    []left     // in departures that are over
 }
 
-// begin records a write that is about to be sent. What the client undoes is no longer held against the mark.
-func (r *record) begin(w write) {
+// beginWrite records a write that is about to be sent. What the client undoes is no longer held against the mark.
+func (r *record) beginWrite(w write) {
 	if len(r.open) == mostOpen {
 		r.open = slices.Delete(r.open, 0, 1)
 	}
@@ -235,17 +235,17 @@ type departure struct {
 
 // view is what a node's lists have shown of an instance.
 type view struct {
-	newest   int64     // version
-	listed   bool      // since the last departure was over
-	unlisted bool      // during the departure: it is missing from the last list
-	gone     time.Time // when the first list without it was requested; zero if there was none
+	newest       int64     // version
+	listed       bool      // since the last departure was over
+	unlisted     bool      // during the departure: it is missing from the last list
+	firstWithout time.Time // when the first list without it was requested; zero if there was none
 }
 
 // left is a departure as one node's lists showed it.
 type left struct {
 	departure
-	node int
-	gone time.Time // zero if it stayed
+	node         int
+	firstWithout time.Time // zero if it stayed
 }
 
 // depart begins a departure, unless one is going on: a canceled instance that dies went with its cancel.
@@ -272,8 +272,8 @@ func (r *record) stay() {
 func (r *record) departures(staying bool) []left {
 	all := slices.Clip(r.left)
 	for node, v := range r.nodes {
-		if r.leaving != nil && v.listed && (staying || !v.gone.IsZero()) {
-			all = append(all, left{*r.leaving, node, v.gone})
+		if r.leaving != nil && v.listed && (staying || !v.firstWithout.IsZero()) {
+			all = append(all, left{*r.leaving, node, v.firstWithout})
 		}
 	}
 	return all
@@ -294,8 +294,8 @@ func (r *record) follow(l look) (back bool) {
 	}
 	back = l.listed && v.unlisted && known && r.revived(l)
 	v.unlisted = v.listed && !l.listed
-	if v.unlisted && v.gone.IsZero() {
-		v.gone = l.asked
+	if v.unlisted && v.firstWithout.IsZero() {
+		v.firstWithout = l.asked
 	}
 	return back
 }

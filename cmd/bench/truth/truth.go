@@ -29,7 +29,7 @@ type Book struct {
 // Registering records that a registration is about to be sent: from now on the instance may be listed, in this
 // version. Version 0 is for an instance that its client registers once, and does not register again if it is lost.
 func (b *Book) Registering(id string, version int64, at time.Time) {
-	b.update(id, func(r *record) { r.begin(write{version: version, at: at}) })
+	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at}) })
 }
 
 // Registered records that a registration was acknowledged.
@@ -39,7 +39,7 @@ func (b *Book) Registered(id string, version int64, at time.Time) {
 
 // Canceling records that a cancel is about to be sent: from now on the instance may be missing.
 func (b *Book) Canceling(id string, version int64, at time.Time) {
-	b.update(id, func(r *record) { r.begin(write{version: version, at: at, cancel: true}) })
+	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at, cancel: true}) })
 }
 
 // Canceled records that a cancel was acknowledged.
@@ -174,8 +174,8 @@ func (b *Book) Departures(began time.Time) []trial.Departure {
 		r := b.records[id]
 		for _, d := range r.departures(!r.underWay(false, time.Time{})) {
 			departure := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: d.node, Gone: -1}
-			if !d.gone.IsZero() {
-				departure.Gone = trial.Since(began, d.gone)
+			if !d.firstWithout.IsZero() {
+				departure.Gone = trial.Since(began, d.firstWithout)
 			}
 			all = append(all, departure)
 		}

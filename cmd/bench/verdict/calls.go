@@ -147,7 +147,7 @@ func (g *gaps) longest() (length float64, open bool) {
 
 // windows are what the clients of the struck nodes saw during each fault, or all clients if it struck no node, and
 // what all clients saw during each storm.
-func windows(t *trial.Trial, s scenario.Scenario, looks []answer) []Window {
+func windows(t *trial.Trial, s scenario.Scenario, looks []agedLook) []Window {
 	found := []Window{}
 	add := func(nodes []int, during stretch) {
 		due := stretch{during.from, min(during.to, max(t.Length, during.from))} // a fault may outlast the load

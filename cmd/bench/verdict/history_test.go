@@ -49,7 +49,7 @@ func historyOf(nodes []trial.Node, calls ...trial.Call) History {
 
 // stalenessIn returns how stale the looks among calls are.
 func stalenessIn(calls []trial.Call) Staleness {
-	return stalenessOf(keysOf(calls).answers(), func(trial.Call) bool { return true })
+	return stalenessOf(keysOf(calls).agedLooks(), func(trial.Call) bool { return true })
 }
 
 func TestHistoriesThatNoSingleCopyExplainsAreViolated(t *testing.T) {

@@ -21,7 +21,7 @@ func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time.Duration) Verdict {
 	t = withoutOldLists(t, c.ListAge())
 	f := factsOf(t)
-	all, looks := byNode(t.Lists), f.watched.answers()
+	all, looks := byNode(t.Lists), f.watched.agedLooks()
 	v := Verdict{
 		Operations: operations(t),
 		Reads:      duringTheLoad(t, trial.Operation.Reads),

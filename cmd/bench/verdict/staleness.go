@@ -22,24 +22,24 @@ func keysOf(calls []trial.Call) keys {
 // names returns the keys, sorted.
 func (k keys) names() []string { return slices.Sorted(maps.Keys(k)) }
 
-// answer is an answered look, and how old its answer was.
-type answer struct {
+// agedLook is an answered look, and how old its answer was.
+type agedLook struct {
 	trial.Call
 	age    trial.Micros // 0 if it was not stale
 	behind int          // versions
 	every  float64      // mean seconds between two changes of its key
 }
 
-// answers returns those of all keys, key by key.
-func (k keys) answers() []answer {
-	var found []answer
+// agedLooks returns those of all keys, key by key.
+func (k keys) agedLooks() []agedLook {
+	var found []agedLook
 	for _, name := range k.names() {
 		calls := k[name]
 		every := intervalOf(calls)
 		for _, c := range calls {
 			if c.Action == trial.Look && c.Outcome.Answered() {
 				age, behind := stale(calls, c)
-				found = append(found, answer{c, age, behind, every})
+				found = append(found, agedLook{c, age, behind, every})
 			}
 		}
 	}
@@ -49,13 +49,13 @@ func (k keys) answers() []answer {
 // rareChanges are realistic intervals, in seconds, between changes of a registry's key.
 var rareChanges = []float64{30, 300, 3600}
 
-// stalenessOf sums up the wanted answers. Follows is the share of stale answers that follows for keys that change more
+// stalenessOf sums up the wanted looks. Follows is the share of stale answers that follows for keys that change more
 // rarely: an answer that lacks n changes of a key which changed every d seconds knows a state of n·d seconds ago; a key
 // that changes every e seconds changes in such a time with a probability of n·d/e.
-func stalenessOf(answers []answer, wanted func(trial.Call) bool) Staleness {
+func stalenessOf(looks []agedLook, wanted func(trial.Call) bool) Staleness {
 	var s Staleness
 	ages, expected := make(spans), make([]float64, len(rareChanges))
-	for _, a := range answers {
+	for _, a := range looks {
 		if !wanted(a.Call) {
 			continue
 		}
@@ -104,7 +104,7 @@ type Age struct {
 // Ages returns those of all answered Look calls of a trial, key by key: a plot of Staleness shows them.
 func Ages(t *trial.Trial) []Age {
 	var ages []Age
-	for _, a := range keysOf(t.History).answers() {
+	for _, a := range keysOf(t.History).agedLooks() {
 		ages = append(ages, Age{Called: a.Called, Age: a.age})
 	}
 	return ages
