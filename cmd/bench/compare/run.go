@@ -25,11 +25,6 @@ type turn struct {
 	seed     uint64
 }
 
-// is reports whether a trial is the turn's.
-func (t turn) is(other *trial.Trial) bool {
-	return other.Scenario == t.scenario.Name && other.Column == t.column.Name && other.Round == t.round
-}
-
 // turns returns all trials in their order. They alternate the columns, so that slow changes of the machine do not
 // affect just one column.
 func (c Config) turns() []turn {
@@ -72,7 +67,10 @@ func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	launches := launches{failed: make(map[string]int)}
 	earlier := false
 	for number, turn := range turns {
-		if done := slices.IndexFunc(c.Done, func(t trial.Trial) bool { return turn.is(&t) }); done >= 0 {
+		done := slices.IndexFunc(c.Done, func(t trial.Trial) bool {
+			return t.Scenario == turn.scenario.Name && t.Column == turn.column.Name && t.Round == turn.round
+		})
+		if done >= 0 {
 			result.Trials = append(result.Trials, c.Done[done])
 			result.Plan.Took += c.Done[done].Took
 			earlier = true
@@ -213,21 +211,16 @@ func (p *progress) reportLoad(ctx context.Context, began time.Time, length time.
 	var before int64
 	for last := began; until(ctx, last.Add(progressEvery)); {
 		now := time.Now()
-		total := calls(snapshot())
+		total := int64(0)
+		for _, of := range snapshot() {
+			for _, n := range of.Outcomes {
+				total += n
+			}
+		}
 		rate := float64(total-before) / now.Sub(last).Seconds()
 		p.line("%s", strings.TrimSuffix(fmt.Sprintf("%.0fs of %s, %.0f calls/s, %s", now.Sub(began).Seconds(), length, rate, faults()), ", "))
 		last, before = now, total
 	}
-}
-
-func calls(totals map[trial.Operation]load.Totals) int64 {
-	var sum int64
-	for _, t := range totals {
-		for _, n := range t.Outcomes {
-			sum += n
-		}
-	}
-	return sum
 }
 
 // reportTrial writes the result of the trial.

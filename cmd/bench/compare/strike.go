@@ -211,19 +211,17 @@ func (i *injector) slowDisk(t target, delay time.Duration) (stroke, error) {
 // isolate cuts nodes off from all others, together with their clients. The smaller side counts as struck.
 func (i *injector) isolate(t target) stroke {
 	i.cut(t.nodes)
+	var others []int
+	for node := range i.nodes {
+		if !slices.Contains(t.nodes, node) {
+			others = append(others, node)
+		}
+	}
 	smaller := t.nodes
-	if others := len(i.nodes) - len(t.nodes); others < len(t.nodes) {
-		smaller = slices.DeleteFunc(numbers(len(i.nodes)), func(node int) bool { return slices.Contains(t.nodes, node) })
+	if len(others) < len(smaller) {
+		smaller = others
 	}
 	return stroke{text: t.text + " isolated, clients included", nodes: smaller, undo: i.join}
-}
-
-func numbers(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
 }
 
 // cutDatacenters cuts the datacenters off from each other, and the clients of each from the others. No side is the

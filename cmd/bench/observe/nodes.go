@@ -101,9 +101,7 @@ func (o *Observer) leaders(ctx context.Context, number int) {
 		l := trial.Leader{At: o.at(time.Now()), Node: number, Leader: -1}
 		var said client.Status
 		if !o.isDropped(number) {
-			if resp, err := asker.find(ctx, "/v1/rollcall/status"); err != nil || json.Unmarshal(resp.body, &said) != nil {
-				said = client.Status{}
-			}
+			said = askStatus(ctx, asker)
 			l.Leader, l.Term = slices.Index(o.config.Names, said.Leader), said.Term
 		}
 		o.of(number, func(n *view) { n.status = said })
@@ -113,6 +111,15 @@ func (o *Observer) leaders(ctx context.Context, number int) {
 		}
 		return 0
 	})
+}
+
+// askStatus asks a node for its status, and returns the zero value if it does not respond.
+func askStatus(ctx context.Context, a *asker) (status client.Status) {
+	resp, err := a.find(ctx, "/v1/rollcall/status")
+	if err != nil || json.Unmarshal(resp.body, &status) != nil {
+		return client.Status{}
+	}
+	return status
 }
 
 // Leader returns the leader of the newest term that any of the first nodes knew when it was last asked, or -1. A
