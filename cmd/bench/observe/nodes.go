@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 const (
@@ -63,7 +63,7 @@ func (o *Observer) stream(ctx context.Context, number int, index *string) {
 	}
 	begun := time.Now()
 	defer o.of(number, func(n *view) { n.watched += time.Since(begun) })
-	for events := sse.NewReader(resp.Body, streamFetch); ; {
+	for events := api.NewEventReader(resp.Body, streamFetch); ; {
 		e, err := events.Next()
 		if err != nil {
 			return

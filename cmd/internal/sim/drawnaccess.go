@@ -191,7 +191,7 @@ func (p *permits) isInForce(node string, change, asked time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// changed is the last change, so this also covers earlier ones.
-	return p.l.d.couldBeReady(node, asked) && asked.Sub(p.changed) > fileInForce
+	return p.l.d.expectedReady(node, asked) && asked.Sub(p.changed) > fileInForce
 }
 
 // trespass tries something that the stranger may not do, or no longer.

@@ -126,7 +126,7 @@ func (l *load) wrong(node string) bool {
 	r := l.ask("probe", node, "POST", "/eureka/apps/PROBE", i.document())
 	after, o := ready(), r.Outcome()
 	l.count("probe", o)
-	if o == Unknown || before.Status == 0 || after.Status == 0 || r.Status == 0 || !l.d.couldBeReady(node, asked) {
+	if o == Unknown || before.Status == 0 || after.Status == 0 || r.Status == 0 || !l.d.expectedReady(node, asked) {
 		return false
 	}
 	says := o == Done

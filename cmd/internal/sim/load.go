@@ -383,7 +383,7 @@ func (d *drawn) isWeak() bool {
 
 // hears reports whether a node has heard its leader for longer than it takes to put a change of permissions in force.
 func (d *drawn) hears(node string, asked time.Time) bool {
-	if d.isWeak() || !d.couldBeReady(node, asked) {
+	if d.isWeak() || !d.expectedReady(node, asked) {
 		return false
 	}
 	d.mu.Lock()
@@ -405,9 +405,9 @@ func (d *drawn) stayed(node string, since time.Time) bool {
 	return !ever || d.present[node] && last.Before(since)
 }
 
-// couldBeReady reports whether a node has been expected to be ready ever since it could have become so: since its start or,
+// expectedReady reports whether a node has been expected to be ready ever since it could have become so: since its start or,
 // if it started while links were cut, since they were healed.
-func (d *drawn) couldBeReady(node string, at time.Time) bool {
+func (d *drawn) expectedReady(node string, at time.Time) bool {
 	since := at.Add(-ReadyWithin)
 	if !d.stayed(node, since) {
 		return false
@@ -422,7 +422,7 @@ func (d *drawn) couldBeReady(node string, at time.Time) bool {
 // be judged.
 func (d *drawn) drawSteady(draw func() string) string {
 	for range 2 * d.w.cluster.Nodes {
-		if node := draw(); d.couldBeReady(node, time.Now()) {
+		if node := draw(); d.expectedReady(node, time.Now()) {
 			return node
 		}
 	}
