@@ -298,8 +298,8 @@ func clip(text []byte) string { return order.CutText(string(text), 64) }
 // Bounds of a registration's contents.
 const (
 	MaxName         = order.MaxName // bytes of an application's name, and of an instance's id
-	maxMetadata     = 256       // entries of a metadata map
-	maxMetadataSize = 64 << 10  // total bytes of its keys and values
+	maxMetadata     = 256           // entries of a metadata map
+	maxMetadataSize = 64 << 10      // total bytes of its keys and values
 )
 
 // CheckApp returns what is wrong with an application's name (a *ValidationError), or nil.
