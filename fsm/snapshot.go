@@ -204,7 +204,8 @@ func (m *Machine) Restore(r io.Reader) error {
 	}
 	remembered := make(memory, len(s.nodes))
 	for i := range s.nodes {
-		remembered[s.nodes[i].name] = &s.nodes[i].nodeMemory
+		kept := s.nodes[i].nodeMemory // a copy, so that one node does not keep the memory of all
+		remembered[s.nodes[i].name] = &kept
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

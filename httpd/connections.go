@@ -126,7 +126,8 @@ func (c *Connections) room(from netip.Prefix, now int64) (victim *countedConn, o
 		return victim, victim != nil
 	case c.count >= c.limit:
 		victim = c.victim(now)
-		// While none is idle, waiting readers, which may be as many as the limit, must leave room for writes and probes.
+		// While none is idle, waiting readers, which may be as many as the limit, must leave room for writes and
+		// probes.
 		return victim, victim != nil || c.count < c.limit+c.limit/100+8
 	}
 	return nil, true

@@ -122,7 +122,7 @@ func (p *peer) stats() batcher.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.feed == nil {
-		return p.record.stats
+		return sum(p.record.stats, batcher.Stats{}) // only counters outlive a feed
 	}
 	return sum(p.record.stats, p.feed.tasks.Stats())
 }

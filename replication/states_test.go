@@ -255,7 +255,7 @@ func (s *statesSite) renewAllBut(v *registry.View) error {
 
 // disputed returns the instances that differ between two states. Those of the third party do not count: it
 // contradicts itself, as no server does, and would compare with both sites. Nor do services that both have by
-// Consul's API: their checks, which are not replicated, decide the status of each.
+// Consul's API: below level 3 their checks, which are not replicated, decide the status of each.
 func disputed(v, w *registry.View) (text string) {
 	for l := range v.All() {
 		m, ok := w.Find(l.Key())

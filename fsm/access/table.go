@@ -91,7 +91,8 @@ func strictly[T any](all []T, compare func(a, b T) int) bool {
 	return true
 }
 
-// compile makes the policies of all tokens, and adds up what the table takes. Tokens with the same roles and parameter share one.
+// compile makes the policies of all tokens, and adds up what the table takes. Tokens with the same roles and parameter
+// share one.
 func (t *Table) compile() {
 	t.bytes = len(t.Revoked) * (accessorLen + 16)
 	for _, r := range t.Roles {

@@ -28,9 +28,9 @@ type Op interface {
 	needs(v *registry.View) []access.Need
 }
 
-// Catalog is what sessions need to know about nodes and checks, and performs the operations of transactions and restores
-// on them and on services. The state machine asks it while it applies an
-// operation, so it must be replicated state too.
+// Catalog is what sessions need to know about nodes and checks, and performs the operations of transactions and
+// restores on them and on services. The state machine asks it while it applies an operation, so it must be replicated
+// state too.
 type Catalog interface {
 	// HasNode reports whether a node is registered; "" is the cluster's own, which always is.
 	HasNode(node string) bool

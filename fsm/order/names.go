@@ -21,8 +21,8 @@ func ValidName(name string) bool {
 	return name != "" && len(name) <= MaxName && name != "." && name != ".." && PlainText(name)
 }
 
-// HasInvisible reports whether a text has invisible characters that make it look like another text: those that change the
-// direction of writing, have no width, or separate lines (Unicode's Cf, Zl, Zp and everything that it calls default
+// HasInvisible reports whether a text has invisible characters that make it look like another text: those that change
+// the direction of writing, have no width, or separate lines (Unicode's Cf, Zl, Zp and everything that it calls default
 // ignorable).
 func HasInvisible(text string) bool { return strings.ContainsFunc(text, Invisible) }
 

@@ -116,15 +116,17 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 }
 
 // contested reports which halves of an encounter have equal versions but differ, so that neither side would adopt the
-// other's copy: between the owner's datacenter and another one, and where a service's checks decide on its status, but
-// the other side has a greater one.
+// other's copy: between the owner's datacenter and another one, and where a service's checks decide on its status here
+// and the other side keeps another one, because it is greater or because that side has ceded the instance.
 func (m encounter) contested(level byte) (said, decided bool) {
 	if m.op.Life != m.stored.Life {
 		return false, false
 	}
+	if m.client == 0 && m.operator == 0 && m.status != 0 && m.stored.Service != nil && level >= Level3 {
+		return m.first == preferStored || m.op.Instance.Status > m.stored.reported(), false
+	}
 	if m.first != preferStored {
-		equal := m.client == 0 && m.operator == 0
-		return level >= Level3 && equal && m.stored.Service != nil && m.op.Instance.Status > m.stored.reported(), false
+		return false, false
 	}
 	said = m.client < 0 && m.op.Instance.LastDirty == m.stored.Instance.LastDirty
 	decided = m.operator < 0 && m.op.Edit == m.stored.Edit || m.status < 0 && m.client == 0 && m.operator == 0

@@ -489,3 +489,31 @@ func TestReplicaEditCountsEndsOfOverridesAndQuarantines(t *testing.T) {
 	l = g.lease(orders1)
 	expect.That(t, l.Edit == 0 && l.Life == 2, "in its next life: got %+v, want edit 0", l)
 }
+
+// The checks of a service decide on its status, so it cannot adopt the other side's; if that side would not adopt this
+// one's either, the service gets a newer version.
+func TestServiceInsistsOnTheStatusThatItsChecksGive(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		here, there  Status
+		dirty        int64
+		owner        string // of the copy that arrives
+		level        byte
+		wantsAnother bool
+	}{
+		{"both own it, the other status is greater", Up, OutOfService, 7, "", Level3, true},
+		{"both own it, the other status is smaller and yields", Down, Up, 7, "", Level3, false},
+		{"ceded, the other status is greater", Up, Starting, 7, Here, Level3, true},
+		{"ceded, the other status is smaller", Down, Up, 7, Here, Level3, true},
+		{"equal statuses", Up, Up, 7, "", Level3, false},
+		{"the other version is newer", Up, OutOfService, 8, "", Level3, false},
+		{"the other version is older", Up, OutOfService, 6, Here, Level3, false},
+		{"below level 3", Up, OutOfService, 7, "", Level3 - 1, false},
+	} {
+		stored := &Lease{Instance: instance(orders1, tt.here, 7), Life: 1, Service: &catalog.Service{}}
+		op := replicaAt(tt.there, tt.dirty)
+		op.Owner = tt.owner
+		said, decided := newEncounter(fromDC2, stored, op).contested(tt.level)
+		expect.That(t, said == tt.wantsAnother && !decided, "%s: insists on what was said %v, on what was decided %v", tt.name, said, decided)
+	}
+}

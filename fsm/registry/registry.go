@@ -246,7 +246,7 @@ func (r *Registry) scheduleEnd(old, l *Lease) {
 		}
 	case is:
 		r.expiry.Add(l.Handle.Slot, r.leaseEndsAt(l))
-		if r.expectation.Clients > 0 { // upstream counts on only while it expects any
+		if r.expectation.Clients > 0 { // upstream adds a client only while it expects any
 			r.expectation.Clients++
 		}
 	case was:

@@ -70,7 +70,7 @@ func (r *Registry) Configure(s Settings) {
 	if ends {
 		r.expiry.Reorder(r.slotEndsAt) // ends may have become earlier
 	}
-	if p := r.preservation(); p.State == PreservationOn { // who changes the bound means the present incident
+	if p := r.preservation(); p.State == PreservationOn { // a new bound is meant for the present incident too
 		p.Until = boundFrom(s, p.Since.Lease)
 		r.transitions = slices.Clone(r.transitions) // views have the old one
 		r.transitions[len(r.transitions)-1] = p

@@ -180,12 +180,11 @@ func (s seen) after(wall time.Time, status api.Status, peers api.Peers, led bool
 func (m *monitor) preservation(v *registry.View) api.SelfPreservation {
 	at, now := m.clock(v), time.Now()
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.figured.IsZero() || now.Sub(m.figured) >= freshFor || m.figures.Leases > 0 != (v.Total() > 0) {
 		m.figures, m.figured = v.Freshness(at.Now), now
 	}
-	figures := m.figures
-	m.mu.Unlock()
-	return own.PreservationNow(v, at, figures)
+	return own.PreservationNow(v, at, m.figures)
 }
 
 // upkeep returns what the node's operators must renew in time, asked for once per upkeepEvery.

@@ -60,7 +60,7 @@ func (b *Bucket) AcquireAt(burst int, rate, now int64) bool {
 		if old != nil && next == *old {
 			return false
 		}
-		if b.level.CompareAndSwap(old, &next) {
+		if stored := next; b.level.CompareAndSwap(old, &stored) { // a copy, so that a refusal allocates nothing
 			return admitted
 		}
 	}

@@ -58,7 +58,7 @@ func New(n *web.Node, c Config) *Eureka {
 	})
 	e.moves.of = map[registry.Key]move{}
 	e.moves.total = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_moved_registrations_total", Help: "Registrations from another address than that of the instance's live lease.",
+		Name: "rollcall_http_moved_registrations_total", Help: "Registrations that give another address than the instance's live lease has.",
 	})
 	n.Metrics.MustRegister(e.contradictions, e.moves.total)
 	if c.ReadOnlyCache {

@@ -150,6 +150,7 @@ func (l *list) rebuild(k kind, v *registry.View, rep representation) *document {
 	if rep.gzip {
 		doc.parts = [][]byte{joinGzip(all)}
 	} else {
+		doc.parts = make([][]byte, 0, len(all))
 		for _, c := range all {
 			doc.parts = append(doc.parts, c.data)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// listed makes an endpoint of GET apps, whose parameter regions is accepted and ignored, for there are no regions; or of
+// listed makes an endpoint of GET apps, whose parameter regions is accepted and ignored: there are no regions; or of
 // GET apps/delta, which is always served, because some clients never fall back to a full fetch.
 func listed(k kind) endpoint {
 	return func(c call) (any, error) {

@@ -275,9 +275,11 @@ func (s *Store) Health() registry.Health {
 	// After a pause of this node the sender may run before the clock ticks: by the old reading, a lease that ended
 	// meanwhile would look young.
 	if now := time.Now(); s.clock.Stands(now) {
-		s.mu.Lock()
-		s.stamp(now)
-		s.mu.Unlock()
+		func() {
+			s.mu.Lock()
+			defer s.mu.Unlock() // also if a rule panics
+			s.stamp(now)
+		}()
 	}
 	ready := s.ready.Load()
 	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clock.Glance()}

@@ -97,7 +97,7 @@ func (s *AuthFile) Failure() string { return s.state.Load().failure }
 // Metrics returns the metrics of the file.
 func (s *AuthFile) Metrics() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rollcall_auth_file_error", Help: "1 while auth.file is unreadable or invalid, and its last valid content is in force.",
+		Name: "rollcall_auth_file_error", Help: "1 while auth.file is refused (unreadable, invalid, or suddenly without tokens), and its last accepted content is in force.",
 	}, func() float64 {
 		if s.Failure() != "" {
 			return 1

@@ -101,7 +101,7 @@ type checksConfig struct {
 
 // authConfig says who may do what (docs/run/permissions.md).
 type authConfig struct {
-	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what happens to a call without permission: off (tokens are not checked), log-only (the call is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) wins if it is stricter"`
+	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what happens to a call without permission: off (no token is needed, but for roles and tokens), log-only (the call is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) wins if it is stricter"`
 	TokenInQuery bool   `key:"auth.token-in-query" help:"accept tokens in the URL (?token=), where they end up in logs"`
 	File         string `key:"auth.file" path:"yes" help:"YAML file (mode 0640 or stricter) with roles and hashed tokens: the only ones in mode ap, and in addition to the cluster's in mode cp; changes take effect within 5 s"`
 	// BootstrapTokenFile has the first operator's token.

@@ -20,7 +20,7 @@ type bounds struct {
 var (
 	refusedDesc     = prometheus.NewDesc("rollcall_bounds_refused_total", "Operations refused because they would set too much in motion, by bound; each node counts what it applies, and counts it again when it applies it again after a start.", []string{"bound"}, nil)
 	wouldRefuseDesc = prometheus.NewDesc("rollcall_bounds_would_refuse_total", "Operations that were accepted but will be refused from level 2 of the formats on.", []string{"bound"}, nil)
-	followedDesc    = prometheus.NewDesc("rollcall_catalog_alias_checks_followed", "Most alias checks that one operation changed since the node was started; above 1000, one service or node has more of them than new ones may reach.", nil, nil)
+	followedDesc    = prometheus.NewDesc("rollcall_catalog_alias_checks_followed", "Most alias checks that one operation set in motion since the node was started; above 1000, one service or node has more of them than new ones may reach.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -405,8 +405,8 @@ func (d *drawn) stayed(node string, since time.Time) bool {
 	return !ever || d.present[node] && last.Before(since)
 }
 
-// expectedReady reports whether a node has been expected to be ready ever since it could have become so: since its start or,
-// if it started while links were cut, since they were healed.
+// expectedReady reports whether a node has had time to become ready: since its start or, if it started while links were
+// cut, since they were healed.
 func (d *drawn) expectedReady(node string, at time.Time) bool {
 	since := at.Add(-ReadyWithin)
 	if !d.stayed(node, since) {

@@ -93,13 +93,14 @@ func (c *Committer) Serve(encoded []byte, mayWait bool) CommitReply {
 	ctx, cancel := context.WithTimeout(context.Background(), store.ResultWait)
 	defer cancel()
 	p := &proposal{batch: encoded, bound: id.Bound, mayWait: mayWait, done: make(chan struct{})}
+	renewals := renewalsIn(items)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return CommitReply{Answer: port.NotLeader}
 	}
 	c.proposals = append(c.proposals, p)
-	c.renewals.count(renewalsIn(items), time.Now())
+	c.renewals.count(renewals, time.Now())
 	c.signal()
 	c.mu.Unlock()
 	select {

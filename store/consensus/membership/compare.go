@@ -20,7 +20,7 @@ const (
 )
 
 // oldestDigest is the oldest that digests may be to prove anything: while entries arrive, there are new ones every
-// Interval.
+// DigestInterval.
 const oldestDigest = 3 * DigestInterval
 
 // replica is a node to be compared.
