@@ -33,7 +33,8 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 		all = append(all, partsOf(v, t)...)
 	}
 	if l.env.Peer.Single {
-		// One call per item, a client's call with the mark of replication, for servers that accept no batches. A refusal is final if the server says nothing more about it.
+		// One call per item, a client's call with the mark of replication, for servers that accept no batches. A refusal
+		// is final if the server says nothing more about it.
 		result := batcher.Success
 		for n := range all {
 			itemResult, err := l.call(ctx, all[n])
