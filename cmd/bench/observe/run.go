@@ -66,19 +66,23 @@ func (o *Observer) Into(t *trial.Trial) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := &o.seen
-	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) trial.Micros { return l.Asked })...)
-	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) trial.Micros { return s.Acked })...)
+	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) (trial.Micros, int) { return l.Asked, l.Node })...)
+	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) (trial.Micros, int) { return s.Acked, s.To })...)
 	t.Departures = append(t.Departures, slices.DeleteFunc(o.config.Book.Departures(o.config.Began), func(d trial.Departure) bool {
 		return d.Gone < 0 && o.nodes[d.Node].dropped // otherwise it might have stopped listing the instance
 	})...)
-	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) trial.Micros { return e.At })...)
-	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) trial.Micros { return l.At })...)
+	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) (trial.Micros, int) { return e.At, e.Node })...)
+	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) (trial.Micros, int) { return l.At, l.Node })...)
 	t.Machine = append(t.Machine, s.Machine...)
-	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) trial.Micros { return u.At })...)
+	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) (trial.Micros, int) { return u.At, u.Node })...)
 }
 
-// sorted orders observations by their times.
-func sorted[T any](all []T, at func(T) trial.Micros) []T {
-	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
+// sorted orders observations by their times, and those of one moment by node.
+func sorted[T any](all []T, of func(T) (trial.Micros, int)) []T {
+	slices.SortStableFunc(all, func(a, b T) int {
+		at, node := of(a)
+		atB, nodeB := of(b)
+		return cmp.Or(cmp.Compare(at, atB), cmp.Compare(node, nodeB))
+	})
 	return all
 }

@@ -275,7 +275,7 @@ func TestIdleMemoryIsGivenBack(t *testing.T) {
 const (
 	root         = "../../.."
 	metricsPage  = root + "/docs/reference/metrics.md"
-	metricsStart = "<!-- metrics: made by go test ./cmd/internal/node -run PageOfMetrics -update -->\n"
+	metricsStart = "<!-- metrics: made by go test ./cmd/internal/node -run MetricsPage -update -->\n"
 	metricsEnd   = "<!-- end of metrics -->\n"
 )
 
