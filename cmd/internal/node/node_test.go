@@ -553,7 +553,8 @@ const mostScraped = 1 << 20
 
 func TestScrapeOfManyApplicationsIsBounded(t *testing.T) {
 	few, many := largeNode(t, 600, 1)(), largeNode(t, 3000, 1)()
-	expect.That(t, many < mostScraped && many < few+few/10, "%d bytes with 600 applications, %d with 3000", few, many)
+	// Applications that have left the largest ones stay shown for a while, at most as many again.
+	expect.That(t, many < mostScraped && many < 2*few, "%d bytes with 600 applications, %d with 3000", few, many)
 }
 
 // brokenCollector is a collector with a defect.
