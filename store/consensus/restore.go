@@ -108,20 +108,27 @@ func (s *Raft) stageParts(ctx context.Context, r *backup.Reader, op kv.Restore) 
 }
 
 // restoreStep commits an operation of a restore. It repeats it while no leader takes it: repeating it changes
-// nothing.
+// nothing. Once the outcome of one try is unknown, no later refusal is certain.
 func (s *Raft) restoreStep(ctx context.Context, op kv.Op) error {
-	until := time.Now().Add(restorePatience)
+	until, unknown := time.Now().Add(restorePatience), false
 	for {
 		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op, By: access.SenderOf(ctx)}}, commit.AtOnce)
+		unknown = unknown || errors.Is(err, registry.ErrUnknownOutcome)
 		switch {
 		case err == nil && results.KV[0].Revoked:
-			return registry.ErrRevoked
+			err = registry.ErrRevoked
 		case err == nil && results.KV[0].Refusal != "":
-			return fmt.Errorf("%w: %s", ErrRestoreRefused, results.KV[0].Refusal)
+			err = fmt.Errorf("%w: %s", ErrRestoreRefused, results.KV[0].Refusal)
 		case err == nil:
 			return nil
 		case ctx.Err() != nil || time.Now().After(until) || !errors.Is(err, registry.ErrNoLeader) && !errors.Is(err, registry.ErrUnknownOutcome):
-			return fmt.Errorf("restore: %w", err)
+			err = fmt.Errorf("restore: %w", err)
+		default:
+			continue
 		}
+		if unknown && !errors.Is(err, registry.ErrUnknownOutcome) {
+			return fmt.Errorf("restore: %w; afterwards: %v", registry.ErrUnknownOutcome, err)
+		}
+		return err
 	}
 }
