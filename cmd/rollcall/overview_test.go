@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client"
@@ -21,15 +22,18 @@ import (
 // body breaks the connection.
 func overviewServer(t *testing.T, bodies ...string) string {
 	t.Helper()
+	var mu sync.Mutex // guards bodies
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/rollcall/overview" || r.URL.Query().Get("consistency") != "stale" {
 			w.WriteHeader(http.StatusServiceUnavailable) // as without a leader
 			return
 		}
+		mu.Lock()
 		body := bodies[0]
 		if len(bodies) > 1 {
 			bodies = bodies[1:]
 		}
+		mu.Unlock()
 		if body == "" {
 			panic(http.ErrAbortHandler)
 		}
