@@ -51,7 +51,7 @@ func (c call) application(v *registry.View) (page, error) {
 
 func (c call) leaseRow(v *registry.View, at own.Clock, l *registry.Lease) row {
 	i, zone := l.Instance, ""
-	// The key is that of Eureka's and Spring Cloud's clients.
+	// Eureka's and Spring Cloud's clients use this key.
 	if at := slices.IndexFunc(i.Metadata, func(p registry.Pair) bool { return p.Key == "zone" }); at >= 0 {
 		zone = i.Metadata[at].Value
 	}

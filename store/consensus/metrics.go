@@ -81,8 +81,8 @@ func raftGauges(s *Raft) []prometheus.Collector {
 		store.AppliedGauge(s.machine.Index),
 		gauge("store_log_entries", "Log entries on this node's disk.", func() float64 { n, _ := s.logs.Size(); return float64(n) }),
 		gauge("store_log_bytes", "Bytes of the log entries on this node's disk.", func() float64 { _, n := s.logs.Size(); return float64(n) }),
-		gauge("store_snapshot_bytes", "Size of the newest snapshot on this node's disk; 0: there is none.", saved(func(n snapshotNow) float64 { return float64(n.bytes) })),
-		gauge("store_snapshot_timestamp_seconds", "When the newest snapshot on this node's disk was made, in seconds since the epoch; 0: there is none.", saved(func(n snapshotNow) float64 { return float64(n.at.UnixMilli()) / 1000 })),
+		gauge("store_snapshot_bytes", "Size of the newest snapshot on this node's disk; 0 without a snapshot.", saved(func(n snapshotNow) float64 { return float64(n.bytes) })),
+		gauge("store_snapshot_timestamp_seconds", "When the newest snapshot on this node's disk was made, in seconds since the epoch; 0 without a snapshot.", saved(func(n snapshotNow) float64 { return float64(n.at.UnixMilli()) / 1000 })),
 		gauge("settings_differ", "1 while this node was given other settings than the cluster uses, which are the leader's.", s.settings.gauge),
 	}
 }

@@ -108,12 +108,14 @@ func (s *Raft) stageParts(ctx context.Context, r *backup.Reader, op kv.Restore) 
 }
 
 // restoreStep commits an operation of a restore. It repeats it while no leader takes it: repeating it changes
-// nothing. Once the outcome of one try is unknown, no later refusal is certain.
+// nothing. Once the outcome of one kv.Restore is unknown, no later refusal is certain; staged parts alone restore
+// nothing.
 func (s *Raft) restoreStep(ctx context.Context, op kv.Op) error {
+	_, last := op.(kv.Restore)
 	until, unknown := time.Now().Add(restorePatience), false
 	for {
 		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op, By: access.SenderOf(ctx)}}, commit.AtOnce)
-		unknown = unknown || errors.Is(err, registry.ErrUnknownOutcome)
+		unknown = unknown || last && errors.Is(err, registry.ErrUnknownOutcome)
 		switch {
 		case err == nil && results.KV[0].Revoked:
 			err = registry.ErrRevoked

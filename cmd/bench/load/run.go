@@ -274,7 +274,7 @@ const (
 )
 
 // closed lets clients make one call after the other, as fast as they are answered, until the end. It returns when the
-// last one has ended. The order is that of the streams' schedules, which keeps the proportion of the rates.
+// last one has ended. Calls keep the order of the streams' schedules, and so the proportion of the rates.
 func (l *Load) closed(ctx context.Context, streams []*stream, begin, end time.Time) {
 	wire.Pause(ctx, time.Until(begin))
 	for _, s := range streams {
