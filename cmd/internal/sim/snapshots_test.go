@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 )
 
@@ -122,6 +123,35 @@ func TestRestoreBringsBackWhatWasDeletedAndLeavesTheRest(t *testing.T) {
 		heir := w.Session(n, time.Hour, 0)
 		after := w.Lock(n, "job", heir, time.Minute)
 		expect.That(w, after > before && after > incarnation, "token %d after the restore, %d before", after, before)
+	})
+}
+
+// A restore is done, but the response to the node that was asked for it is lost. That node repeats it, finds no leader,
+// and must not say that nothing was restored.
+func TestRestoreOfUnknownOutcomeIsNotRefused(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		leader := w.Leader()
+		asked := w.Others(leader)[0]
+		w.Put(leader, "config/a", "", "1")
+		saved := w.Call(leader, "GET", snapshotPath, "").Body
+		w.Put(leader, "config/a", "", "2")
+		w.SetLink(leader, asked, func(l *sim.Link) { l.Latency = 100 * time.Millisecond })
+		reply := make(chan sim.Reply, 1)
+		go func() {
+			reply <- w.Hold(asked, "PUT", snapshotPath+"?reason=r", saved, "Content-Type: application/octet-stream")
+		}()
+		for w.Call(leader, "GET", "/v1/kv/config/a?raw", "").Body != "1" {
+			w.Wait(10 * time.Millisecond)
+		}
+		w.Isolate(asked) // while the response is on its way
+		begun := time.Now()
+		r := <-reply
+		expect.Equal(w, r.Outcome(), sim.Unknown, "a restore that was done is answered %v:", r)
+		const tried = 15 * time.Second // restorePatience of store/consensus
+		expect.That(w, time.Since(begun) <= tried+refusedWithin+store.ResultWait, "it is answered after %v", time.Since(begun))
+		w.Heal()
+		w.Led(asked)
+		values(w, asked, map[string]string{"config/a": "1"})
 	})
 }
 

@@ -18,9 +18,7 @@ import (
 // Hold is Call for a request that a node may hold for minutes.
 func (w *World) Hold(node, method, path, body string, headers ...string) Reply {
 	w.Helper()
-	patient := *w
-	patient.clients = &http.Client{Transport: w.clients.Transport}
-	return patient.Call(node, method, path, body, headers...)
+	return w.call(node, time.Hour, method, path, body, headers...)
 }
 
 // Client returns the HTTP client of a program at an address of its own, whose idle connections end with the scenario.
