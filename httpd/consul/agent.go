@@ -248,6 +248,6 @@ func severalAgents(what, one, other string, all int) error {
 	if all > 2 {
 		more = fmt.Sprintf(", and %d more", all-2)
 	}
-	return conflict("%s is that of agent %q and of agent %q%s; name the one that is meant in front of the path: %s/v1/...",
+	return conflict("%s exists at agent %q and at agent %q%s; put the one that is meant in front of the path: %s/v1/...",
 		what, ShownNode(one), ShownNode(other), more, pathOf(one))
 }

@@ -176,7 +176,7 @@ func TestConsulAgentsServicesAreRemovedAndMaintainedFromElsewhereWhereTheIDIsUni
 		ok(t, c.ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "same", Check: &api.AgentServiceCheck{CheckID: "alive", TTL: "1h"}}))
 		ok(t, c.ServiceRegister(&api.AgentServiceRegistration{Name: "pay", ID: "only-" + agent, Check: &api.AgentServiceCheck{CheckID: "only-" + agent, TTL: "1h", Status: "passing"}}))
 	}
-	const both = `409 (%s is that of agent "web-1" and of agent "web-2"; name the one that is meant in front of the path: /agent/web-1/v1/...)`
+	const both = `409 (%s exists at agent "web-1" and at agent "web-2"; put the one that is meant in front of the path: /agent/web-1/v1/...)`
 	for _, row := range []struct {
 		what string
 		err  error
@@ -248,7 +248,7 @@ func TestConsulAgentRefusesAnIDThatIsAnotherAgentsForEurekasClients(t *testing.T
 	ok(t, agentClient(t, n, "web").Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "2:w"}))
 	err := agentClient(t, n, "web:2").Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "w"})
 	const want = `409 (Service ID "w" of agent "web:2" is refused: clients of Eureka would know it as instance "web:2:w" of application "WEB", ` +
-		`which is that of service ID "2:w" of agent "web"; give it an ID of its own)`
+		`which is service ID "2:w" of agent "web"; give it an ID of its own)`
 	expect.That(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %s", err, want)
 	expect.Slice(t, listed(t, agentClient(t, n, "web-1"), "web"), []string{"web/2:w@127.0.0.1"}, "listed:")
 }

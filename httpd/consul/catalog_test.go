@@ -297,12 +297,12 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"method", "POST", register, `{}`, 405, "method POST not allowed"},
 		{"deregister unknown", "PUT", "/v1/agent/service/deregister/web", "", 404, `Unknown service ID "web". Ensure that the service ID is passed, not the service name.`},
 		{"deregister nothing", "PUT", "/v1/agent/service/deregister/", "", 404, `Unknown service ID "". Ensure that the service ID is passed, not the service name.`},
-		{"deregister ambiguous", "PUT", "/v1/agent/service/deregister/same", "", 500, `service ID "same" is that of instances of several applications: ORDERS, PAY; …`},
+		{"deregister ambiguous", "PUT", "/v1/agent/service/deregister/same", "", 500, `service ID "same" names instances of several applications: ORDERS, PAY; …`},
 		{"maintenance without enable", "PUT", "/v1/agent/service/maintenance/w1", "", 400, "Missing value for enable"},
 		{"maintenance perhaps", "PUT", "/v1/agent/service/maintenance/w1?enable=x", "", 400, `Invalid value for enable: "x"`},
 		{"maintenance of nothing", "PUT", "/v1/agent/service/maintenance/?enable=true", "", 400, "Missing service ID"},
 		{"maintenance unknown", "PUT", "/v1/agent/service/maintenance/web?enable=true", "", 404, `Unknown service ID "web". …`},
-		{"maintenance ambiguous", "PUT", "/v1/agent/service/maintenance/same?enable=true", "", 500, `service ID "same" is that of instances of several applications: ORDERS, PAY; …`},
+		{"maintenance ambiguous", "PUT", "/v1/agent/service/maintenance/same?enable=true", "", 500, `service ID "same" names instances of several applications: ORDERS, PAY; …`},
 		{"node maintenance", "PUT", "/v1/agent/maintenance", "", 400, "Missing value for enable"},
 		{"check name", "PUT", checkRegister, `{"ID":"c","TTL":"1s"}`, 400, "Missing check name"},
 		{"check TTL", "PUT", checkRegister, `{"Name":"c"}`, 400, "Invalid check: TTL must be > 0 for TTL checks"},
@@ -326,7 +326,7 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"catalog: datacenter", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Datacenter":"dc9"}`, 500, "No path to datacenter"},
 		{"catalog: deregister no node", "PUT", "/v1/catalog/deregister", `{}`, 500, "Must provide node"},
 		{"catalog: deregister the cluster", "PUT", "/v1/catalog/deregister", `{"Node":"rollcall"}`, 500, `node "rollcall" stands for the cluster itself …`},
-		{"catalog: deregister ambiguous", "PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"same"}`, 500, `service ID "same" is that of instances …`},
+		{"catalog: deregister ambiguous", "PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"same"}`, 500, `service ID "same" names instances …`},
 		{"datacenter", "GET", "/v1/catalog/nodes?dc=dc9", "", 500, "No path to datacenter"},
 		{"agent: datacenter", "GET", "/v1/agent/services?dc=dc9", "", 200, "{…"},
 		{"agent: output", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","OutputMaxSize":-1}}`, 400, "Invalid check: MaxOutputMaxSize must be positive"},
@@ -393,11 +393,11 @@ func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 			`Service ID "orders-8080" of agent "rollcall" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
 				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/orders-8080`},
 		{"a check", register, `{"Name":"pay","Address":"10.0.0.3","Check":{"CheckID":"alive","TTL":"1h"}}`,
-			`Check ID "alive" of agent "rollcall" is that of a check of service "orders-8080" and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
+			`Check ID "alive" of agent "rollcall" belongs to a check of service "orders-8080" and is not moved to service "pay"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
 		{"a check of the node", register, `{"Name":"pay","Address":"10.0.0.3","Check":{"CheckID":"disk","TTL":"1h"}}`,
-			`Check ID "disk" of agent "rollcall" is that of a check of the node and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/disk`},
+			`Check ID "disk" of agent "rollcall" belongs to a check of the node and is not moved to service "pay"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/disk`},
 		{"a check by itself", "/v1/agent/check/register", `{"ID":"alive","Name":"alive","ServiceID":"a/b","TTL":"1h"}`,
-			`Check ID "alive" of agent "rollcall" is that of a check of service "orders-8080" and is not taken for service "a/b"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
+			`Check ID "alive" of agent "rollcall" belongs to a check of service "orders-8080" and is not moved to service "a/b"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
 	} {
 		n.Call(t, "PUT", row.target, row.body).Is(t, 409, row.want, "%s", row.name)
 	}

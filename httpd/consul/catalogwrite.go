@@ -186,7 +186,7 @@ func (e *endpoints) serviceOf(name, id string) (*catalog.Service, *registry.Inst
 func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
 	s, has := op.Service, "another one"
 	if l, ok := v.Find(op.Instance.Key()); ok && l.Service != nil && l.Service.Node != op.On() {
-		return conflict("Service ID %q of agent %q is refused: clients of Eureka would know it as instance %q of application %q, which is that of service ID %q of agent %q; give it an ID of its own",
+		return conflict("Service ID %q of agent %q is refused: clients of Eureka would know it as instance %q of application %q, which is service ID %q of agent %q; give it an ID of its own",
 			s.ID, ShownNode(op.On()), l.Instance.ID(), l.Instance.App, l.Service.ID, ShownNode(l.Service.Node))
 	}
 	if l, _ := v.ServiceOn(op.On(), s.ID); l != nil && l.Service != nil {
@@ -217,11 +217,11 @@ func checkTaken(v *registry.View, op registry.RegisterCatalog) error {
 		if !ok || old.Service == given.Service {
 			continue
 		}
-		return conflict("Check ID %q of agent %q is that of a check of %s and is not taken for %s: %s, or with an ID of its own, or deregister the old one first: "+
+		return conflict("Check ID %q of agent %q belongs to a check of %s and is not moved to %s: %s, or with an ID of its own, or deregister the old one first: "+
 			"PUT %s/v1/agent/check/deregister/%s",
 			given.ID, ShownNode(op.On()), shownOwner(old.Service), shownOwner(given.Service), sharedAgent, pathOf(op.On()), url.PathEscape(given.ID))
 	}
-	return conflict("A check ID was that of another service's check, which is gone: register again")
+	return conflict("A check ID belonged to another service's check, which is gone: register again")
 }
 
 func shownOwner(service string) string {
@@ -289,6 +289,6 @@ func ambiguousService(v *registry.View, id string) error {
 			apps = append(apps, l.Instance.App)
 		}
 	}
-	return rejected("service ID %q is that of instances of several applications: %s; use Eureka's API, which names the application (DELETE /eureka/apps/APP/ID)",
+	return rejected("service ID %q names instances of several applications: %s; use Eureka's API, which names the application (DELETE /eureka/apps/APP/ID)",
 		id, strings.Join(apps, ", "))
 }

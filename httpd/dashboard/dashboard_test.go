@@ -342,7 +342,7 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 		}, "bad", "This node is cut off from the others since 11:59:00Z. Others may go on without it."},
 		{"two clusters", func(f *facts) {
 			f.seen.status.Foreign = []api.ForeignNode{{ID: "n9", Address: "10.0.0.9:7946", ClusterID: "c2"}}
-		}, "bad", "Two clusters. Where this cluster looks for its nodes there are those of another one: n9 at 10.0.0.9:7946 (cluster c2)."},
+		}, "bad", "Two clusters. This cluster's join addresses reach nodes of another one: n9 at 10.0.0.9:7946 (cluster c2)."},
 		{"a young leader", func(f *facts) {
 			f.node, f.health.Leads, f.health.Suspended, f.seen.leading = "node3", true, true, ago(4*time.Second)
 		}, "warn", "node3 leads for 4s, too short a time to know which instances are alive. No lease ends yet."},

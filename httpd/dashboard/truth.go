@@ -97,7 +97,7 @@ func foreign(f *facts) *truth {
 	if names == nil {
 		return nil
 	}
-	return &truth{level: "bad", bold: "Two clusters.", words: "Where this cluster looks for its nodes there are those of another one: " + strings.Join(names, ", ") + ".", links: []linked{{"Nodes", "/ui/nodes"}}}
+	return &truth{level: "bad", bold: "Two clusters.", words: "This cluster's join addresses reach nodes of another one: " + strings.Join(names, ", ") + ".", links: []linked{{"Nodes", "/ui/nodes"}}}
 }
 
 // voters returns the other nodes with a vote, those that answer and those that do not, and the number of votes.
