@@ -72,6 +72,7 @@ var registerModel = porcupine.NondeterministicModel{
 type history struct {
 	name       string
 	instance   bool
+	pair       bool // two keys that are written together
 	operations []porcupine.Operation
 	next       int // value to write
 }
@@ -102,7 +103,7 @@ func (h *histories) current(kind string) (*history, int) {
 	defer h.mu.Unlock()
 	now := h.now[kind]
 	if now == nil || len(now.operations) >= perKey-20 { // leaves room for the last reads, and for restores
-		now = &history{name: fmt.Sprintf("%s-%d", kind, len(h.all)), instance: kind == "instance"}
+		now = &history{name: fmt.Sprintf("%s-%d", kind, len(h.all)), instance: kind == "instance", pair: kind == "pair"}
 		h.all = append(h.all, now)
 		h.now[kind] = now
 	}
@@ -134,7 +135,7 @@ func (h *histories) behind(act string, nodes []string) {
 		if h.l.w.Node(node).dc != 1 {
 			continue
 		}
-		for _, kind := range []string{"key", "instance"} {
+		for _, kind := range []string{"key", "instance", "pair"} {
 			h.l.d.beside.Go(func() {
 				on, value := h.current(kind)
 				h.add(2, on, operation{do: "put", value: value}, func() result { return h.l.put(node, on, value) })
@@ -145,6 +146,9 @@ func (h *histories) behind(act string, nodes []string) {
 
 // put writes a key or registers an instance at a node.
 func (l *load) put(node string, on *history, value int) result {
+	if on.pair {
+		return l.onPair(node, on, "put", value, 0)
+	}
 	method, path, body := "PUT", "/v1/kv/h/"+on.name, strconv.Itoa(value)
 	if on.instance {
 		method, path = "POST", "/eureka/apps/LINEAR"
@@ -226,6 +230,9 @@ func (l *load) onInstance(on *history, do string, value int) result {
 // onKey writes, deletes or reads a key.
 func (l *load) onKey(on *history, do string, value int, index uint64) result {
 	path := "/v1/kv/h/" + on.name
+	if on.pair && do != "read" {
+		return l.onPair(l.node(), on, do, value, index)
+	}
 	switch do {
 	case "put":
 		return l.put(l.node(), on, value)
@@ -244,6 +251,9 @@ func (l *load) onKey(on *history, do string, value int, index uint64) result {
 
 // readKey reads a key, and also returns its index, or 0 if the key does not exist.
 func (l *load) readKey(on *history) (result, uint64) {
+	if on.pair {
+		return l.readPair(l.node(), on, "")
+	}
 	path := "/v1/kv/h/" + on.name
 	var pairs []Pair
 	floor := l.reads.newestOf(path)

@@ -23,7 +23,16 @@ const endsWithin = 10 * time.Second
 // goneBy returns when an instance that nobody renews is gone from every node. No other code has this bound. Without
 // consensus, and from another datacenter, renewals and removals come later.
 func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
-	from := i.renewed
+	from := l.lastLife(i.renewed, calm)
+	if l.w.Mode() == config.CP && l.w.cluster.Datacenters < 2 {
+		return from.Add(2*i.Lease + endsWithin)
+	}
+	return from.Add(time.Minute)
+}
+
+// lastLife returns since when nothing has prolonged the life of something that was renewed at a time.
+func (l *load) lastLife(renewed, calm time.Time) time.Time {
+	from := renewed
 	if calm.After(from) {
 		from = calm
 	}
@@ -32,10 +41,7 @@ func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
 			from = r.to
 		}
 	}
-	if l.w.Mode() == config.CP && l.w.cluster.Datacenters < 2 {
-		return from.Add(2*i.Lease + endsWithin)
-	}
-	return from.Add(time.Minute)
+	return from
 }
 
 // judgeDead checks that the last of the dead are gone as soon as they must be.
@@ -93,6 +99,7 @@ func (l *load) judge(calm time.Time, check checker) {
 	if l.w.Mode() == config.CP {
 		l.d.histories.judge(check)
 		l.d.locks.judge(l, check)
+		l.d.fleet.judge(l, calm)
 		l.judgeReplicas()
 		l.judgeLevel()
 	}

@@ -91,6 +91,7 @@ func (l *load) start() {
 	l.task(700*time.Millisecond, l.look)
 	l.startHistories()
 	l.startLocks()
+	l.startCatalog()
 	l.startReads()
 	l.library.work()
 	if l.d.learners > 0 {
@@ -165,7 +166,7 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 			l.w.Errorf("%s: %s %s at %s at %v: %v after %v, want %v at most", invariant, method, path, node, asked.Sub(began), r, r.Took, bound)
 		}
 	}
-	consul := strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v1/rollcall/")
+	consul := strings.Contains(path, "/v1/") && !strings.HasPrefix(path, "/v1/rollcall/") // also with an agent's name
 	switch {
 	case r.Status == 0 && r.Took >= callPatience:
 		if l.d.stayed(node, asked) {
@@ -290,6 +291,7 @@ type drawn struct {
 	permits   permits
 	histories *histories // nil in mode ap
 	locks     *locks
+	fleet     *fleet
 	reloads   atomic.Int64   // how often settings were changed
 	beside    sync.WaitGroup // acts in progress
 
@@ -300,6 +302,7 @@ type drawn struct {
 	away     map[string]time.Time   // when nodes were last told to do something after which they may not respond
 	present  map[string]bool        // nodes of away that were started again since
 	ended    map[string][]time.Time // when processes of a node were ended, or its disk was broken
+	acted    time.Time              // when an act was last begun
 	slow     bool                   // a link was slow once, and the nodes may have measured that
 	apart    bool                   // a link is cut
 	parted   time.Time              // when the first link since the last heal was cut
@@ -336,6 +339,7 @@ func (d *drawn) configure(s Schedule) func(*config.Config) {
 func (d *drawn) mark(e Step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.acted = time.Now()
 	switch e.Do {
 	case "kill", "killbefore", "killafter", "poweroff", "stop", "remove", "hangdisk", "faildisk", "eio":
 		d.away[e.Args[0]], d.present[e.Args[0]] = time.Now(), false
@@ -389,6 +393,14 @@ func (d *drawn) hears(node string, asked time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.apart && asked.Sub(d.healed) > electionsEnd
+}
+
+// quiet reports whether a node has heard its leader for long, and nothing has happened to the cluster.
+func (d *drawn) quiet(node string, asked time.Time) bool {
+	hears := d.hears(node, asked)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return hears && asked.Sub(d.acted) > electionsEnd
 }
 
 // electionsEnd is how long nodes that hear each other again may take to have a leader.
