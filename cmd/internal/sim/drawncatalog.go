@@ -68,7 +68,8 @@ func (l *load) newProgram(before *program) *program {
 	f := l.d.fleet
 	f.born++
 	node := []string{"rollcall", fmt.Sprint("web-", f.born), fmt.Sprint("far-", f.born)}[kind]
-	p := &program{l: l, service: "fleet", node: node, id: fmt.Sprint("p", f.born), ttl: checkTTL, reap: longLease, before: before}
+	p := &program{l: l, service: "fleet", node: node, id: fmt.Sprint("p", f.born), before: before}
+	p.ttl, p.reap = checkTTL, longLease
 	if kind == 2 {
 		p.ttl = longLease
 	} else if comes {
@@ -93,6 +94,7 @@ func (p *program) turn() *program {
 		sure = p.report("passing")
 	case act == 0 && !p.registrar(): // it is registered with its state
 		_, sure = p.insist("again", "PUT", p.agent("agent/service/register"), p.document())
+		p.ended = time.Now()
 	case act < 4:
 		sure = p.report([]string{"warning", "warning", "critical", "critical"}[act])
 	case act == 4 || act == 5 && p.out:
@@ -147,13 +149,14 @@ func (p *program) insist(kind, method, path, body string) (asked time.Time, sure
 
 // document is what an agent's program registers.
 func (p *program) document() string {
-	return fmt.Sprintf(`{"ID":%q,"Name":%q,"Port":80,"Check":{"CheckID":%[1]q,"TTL":%[3]q,"Status":"passing","DeregisterCriticalServiceAfter":%[4]q}}`,
-		p.id, p.service, p.ttl, p.reap)
+	return fmt.Sprintf(`{"ID":%q,"Name":%q,"Port":80,"Check":{"CheckID":%[1]q,"Status":"passing","TTL":%[3]q,`+
+		`"DeregisterCriticalServiceAfter":%[4]q}}`, p.id, p.service, p.ttl, p.reap)
 }
 
 // report says how the service is, and registers it if it is not registered.
 func (p *program) report(status string) bool {
-	kind, path, body := "report", p.agent("agent/check/"+map[string]string{"passing": "pass", "warning": "warn", "critical": "fail"}[status]+"/"+p.id), ""
+	verb := map[string]string{"passing": "pass", "warning": "warn", "critical": "fail"}[status]
+	kind, path, body := "report", p.agent("agent/check/"+verb+"/"+p.id), ""
 	switch {
 	case p.registrar():
 		path, body = "/v1/catalog/register", fmt.Sprintf(`{"Node":%q,"Address":"10.2.2.2","Service":{"ID":%q,"Service":%q},`+
@@ -165,7 +168,7 @@ func (p *program) report(status string) bool {
 		kind = "beat"
 	}
 	asked, sure := p.insist(kind, "PUT", path, body)
-	if !p.there && p.l.d.restored(p.left, time.Now()) { // which may have brought it back in another state
+	if !p.left.IsZero() && !p.there && p.l.d.restored(p.left, time.Now()) { // it may be back in another state
 		return false
 	}
 	p.over = p.over || status == "critical" || time.Since(p.said) >= p.ttl
@@ -202,7 +205,8 @@ func (p *program) leave() bool {
 func (p *program) hold() {
 	p.session, p.behavior, p.over = "", []string{"release", "delete"}[p.l.draw(2)], false
 	var s struct{ ID string }
-	r := p.l.write(p.l.node(), "PUT", p.agent("session/create"), fmt.Sprintf(`{"LockDelay":"0s","Behavior":%q,"ServiceChecks":[{"ID":%q}]}`, p.behavior, p.id))
+	r := p.l.write(p.l.node(), "PUT", p.agent("session/create"), fmt.Sprintf(
+		`{"LockDelay":"0s","Behavior":%q,"NodeChecks":[],"ServiceChecks":[{"ID":%q}]}`, p.behavior, p.id))
 	if p.held = time.Now(); r.decode(&s) {
 		r = p.l.write(p.l.node(), "PUT", "/v1/kv/held/"+s.ID+"?acquire="+s.ID, "x")
 		if r.Body == "true" {
@@ -315,7 +319,8 @@ func (p *program) goneBy(calm time.Time) time.Time {
 
 // judge compares what a read found, in Consul's words or Eureka's, with what the program has done.
 func (p *program) judge(node, where, got string, asked, calm time.Time) {
-	returned, word, exact := time.Now(), cmp.Or(eurekaWords[got], got), got != "passing" && got != "warning" || got == p.status
+	returned, word := time.Now(), cmp.Or(eurekaWords[got], got)
+	exact := got != "passing" && got != "warning" || got == p.status
 	want := p.words(asked, returned, calm)
 	if word == "DOWN" && p.seen.IsZero() {
 		p.seen = returned
@@ -337,13 +342,14 @@ func (p *program) judge(node, where, got string, asked, calm time.Time) {
 	case word == "DOWN" && p.status != "critical":
 		invariant = "I3 alive"
 	}
-	p.l.w.Errorf("%s: %s of %s is %q by %s at %s at %v, want one of %q; the last report, sent at %v, is %s", invariant, p.instance(),
-		p.service, got, where, node, asked.Sub(began), want, p.said.Sub(began), p.status)
+	p.l.w.Errorf("%s: %s of %s is %q by %s at %s at %v, want one of %q; the last report, sent at %v, is %s", invariant,
+		p.instance(), p.service, got, where, node, asked.Sub(began), want, p.said.Sub(began), p.status)
 }
 
 // lookAtKey reads the check and the key of its session at once. The session ends when the check turns critical.
 func (p *program) lookAtKey(node, query string) {
-	body := fmt.Sprintf(`[{"KV":{"Verb":"get-or-empty","Key":"held/%s"}},{"Check":{"Verb":"get","Check":{"Node":%q,"CheckID":%q}}}]`, p.session, p.node, p.id)
+	body := fmt.Sprintf(`[{"KV":{"Verb":"get-or-empty","Key":"held/%s"}},`+
+		`{"Check":{"Verb":"get","Check":{"Node":%q,"CheckID":%q}}}]`, p.session, p.node, p.id)
 	r := p.l.ask("catalog", node, "PUT", "/v1/txn"+query, body)
 	p.l.count("catalog txn", r.Outcome())
 	var found struct {
@@ -359,10 +365,12 @@ func (p *program) lookAtKey(node, query string) {
 	holds, stays := key.Session == p.session, key.ModifyIndex > 0 && p.behavior == "delete"
 	stale := query == "?stale" || p.l.d.restored(p.held, time.Now()) // a restore ends all sessions
 	if holds && check == "critical" || stays && !holds {
-		p.l.w.Errorf("I2 linearizable: %s has %+v at %v, of session %s (%s), which depends on %s: %s", node, key, time.Since(began), p.session, p.behavior, p.id, check)
+		p.l.w.Errorf("I2 linearizable: %s has %+v at %v, of session %s (%s), which depends on %s: %s",
+			node, key, time.Since(began), p.session, p.behavior, p.id, check)
 	}
 	if alive := time.Since(p.said) < p.ttl; !stale && !p.over && alive && !holds {
-		p.l.w.Errorf("I3 alive: %s has %+v at %v, and session %s depends on %s, which passes", node, key, time.Since(began), p.session, p.id)
+		p.l.w.Errorf("I3 alive: %s has %+v at %v, and session %s depends on %s, which passes",
+			node, key, time.Since(began), p.session, p.id)
 	}
 }
 
@@ -384,7 +392,7 @@ func (l *load) watchHealth() {
 		missed := consulIndex(r) <= index && c.acked.Before(asked.Add(wait))
 		late := returned.Sub(c.acked) > inForce && l.d.quiet(node, asked)
 		if c.service == service && c.asked.After(asked) && (missed || late) {
-			l.w.Errorf("I9 monotone: %s at %s, asked at %v to wait after %d, says %d at %v; a change was asked for at %v and acknowledged at %v",
+			l.w.Errorf("I9 monotone: %s at %s, asked at %v to wait after %d, says %d at %v; a change was asked for at %v, done %v",
 				path, node, asked.Sub(began), index, consulIndex(r), returned.Sub(began), c.asked.Sub(began), c.acked.Sub(began))
 		}
 	}
@@ -395,9 +403,10 @@ func (l *load) doomed(pair string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.d.fleet.programs[len(l.d.fleet.programs)-1]
-	return fmt.Sprintf(`[{"Check":{"Verb":"delete","Check":{"Node":%q,"CheckID":%q}}},{"KV":{"Verb":"set","Key":"h/%[3]s","Value":"eA=="}},`+
-		`{"Service":{"Verb":"set","Node":"rollcall","Service":{"ID":"ghost","Service":"ghost"}}},{"KV":{"Verb":"check-not-exists","Key":"h/%[3]s"}}]`,
-		p.node, p.id, pair)
+	return fmt.Sprintf(`[{"Check":{"Verb":"delete","Check":{"Node":%q,"CheckID":%q}}},`+
+		`{"KV":{"Verb":"set","Key":"h/%[3]s","Value":"eA=="}},`+
+		`{"Service":{"Verb":"set","Node":"rollcall","Service":{"ID":"ghost","Service":"ghost"}}},`+
+		`{"KV":{"Verb":"check-not-exists","Key":"h/%[3]s"}}]`, p.node, p.id, pair)
 }
 
 // onPair writes two keys in one transaction, or deletes them.
@@ -409,7 +418,8 @@ func (l *load) onPair(node string, on *history, do string, value int, index uint
 	other := strings.Replace(verb, "cas", "set", 1)
 	const op = `{"KV":{"Verb":%q,"Key":"h/%s","Value":%q,"Index":%d}}`
 	text := base64.StdEncoding.EncodeToString([]byte(strconv.Itoa(value)))
-	r := l.write(node, "PUT", "/v1/txn", fmt.Sprintf("["+op+","+op+"]", other, on.name+"-twin", text, 0, verb, on.name, text, index))
+	body := fmt.Sprintf("["+op+","+op+"]", other, on.name+"-twin", text, 0, verb, on.name, text, index)
+	r := l.write(node, "PUT", "/v1/txn", body)
 	l.count("txn", r.Outcome())
 	if do == "cas" && r.Status == http.StatusConflict {
 		return result{outcome: NotFound}
@@ -428,7 +438,8 @@ func (l *load) readPair(node string, on *history, query string) (result, uint64)
 	}
 	key, twin := both[""], both["-twin"]
 	if string(key.Value) != string(twin.Value) || key.ModifyIndex != twin.ModifyIndex {
-		l.w.Errorf("I2 linearizable: %s has %+v and %+v at %v (%s), which only transactions write", node, key, twin, time.Since(began), query)
+		l.w.Errorf("I2 linearizable: %s has %+v and %+v at %v (%s), which only transactions write",
+			node, key, twin, time.Since(began), query)
 	}
 	if query == "" && l.draw(2) == 0 {
 		l.readPair(l.node(), on, "&stale")

@@ -27,6 +27,7 @@
 //	load.go     what clients and operators do in a drawn run, and what every response must be
 //	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, stale state and permissions
 //	drawnlibrary.go, drawnlearners.go  the Go client, and nodes without a vote
+//	drawncatalog.go  services, checks and sessions of Consul's API, and transactions
 //	drawncheck.go  histories in the form the checker needs
 //	judge.go    the invariants that hold in the end
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
