@@ -123,14 +123,14 @@ func (p *program) turn() *program {
 
 // insist repeats a write at one node after the other until one has done it, and returns when that try was sent.
 func (p *program) insist(kind, method, path, body string) (asked time.Time, sure bool) {
-	for range 6 {
+	for try := range 6 {
 		node := p.l.node()
 		asked = time.Now()
 		r := p.l.write(node, method, path, body)
 		o := r.Outcome()
 		p.l.count("catalog "+kind, o)
 		switch {
-		case o == Done && kind != "beat" && kind != "again":
+		case o == Done && try == 0 && kind != "beat" && kind != "again": // an earlier try might have changed it
 			p.l.mu.Lock()
 			p.l.d.fleet.changes = append(p.l.d.fleet.changes, change{p.service, asked, time.Now()})
 			p.l.mu.Unlock()
@@ -383,7 +383,7 @@ func (l *load) watchHealth() {
 	r := l.w.call(node, callPatience, "GET", fmt.Sprintf("%s?index=%d&wait=%v", path, index, wait), "")
 	l.count("catalog watch", r.Outcome())
 	returned := time.Now()
-	if r.Status != http.StatusOK || !l.d.stayed(node, asked) {
+	if r.Status != http.StatusOK || !l.d.stayed(node, asked) || l.d.restored(asked.Add(-time.Minute), returned) {
 		return
 	}
 	l.mu.Lock()
