@@ -69,7 +69,8 @@ type Instance struct {
 	App, ID string
 	Lease   time.Duration
 
-	at      int       // the node that its client used last
+	dc      int       // whose nodes its client uses; 0 means the first
+	at      int       // the position of the one used last
 	renewed time.Time // when its last renewal, or registration, was acknowledged
 
 	mu      sync.Mutex
@@ -101,7 +102,8 @@ func (w *World) send(i *Instance, method, path, body string) Reply {
 	w.Helper()
 	var r Reply
 	for until := time.Now().Add(patient); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
-		if r = w.call(w.nodes[i.at].Name, 2*time.Second, method, path, body); r.Status != 0 && r.Status < 500 {
+		node := w.nodes[max(i.dc-1, 0)*w.cluster.Nodes+i.at].Name
+		if r = w.call(node, 2*time.Second, method, path, body); r.Status != 0 && r.Status < 500 {
 			return r
 		}
 		i.at = (i.at + 1) % w.cluster.Nodes
@@ -113,17 +115,23 @@ func (w *World) send(i *Instance, method, path, body string) Reply {
 func (w *World) Register(name string, lease time.Duration) *Instance {
 	w.Helper()
 	i := w.newInstance(name, lease)
-	r := w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
-	need.That(w, r.Status == http.StatusNoContent, "register %s: %v", name, r)
-	i.renewed = time.Now()
+	w.register(i)
 	return i
+}
+
+func (w *World) register(i *Instance) {
+	w.Helper()
+	r := w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
+	need.That(w, r.Status == http.StatusNoContent, "register %s/%s: %v", i.App, i.ID, r)
+	i.renewed = time.Now()
 }
 
 // Keep registers an instance whose client renews it three times in its lease, and registers it again when it gets a
 // 404, as stock clients do. Meanwhile readers read it at every node: NeverGone checks what they found.
 func (w *World) Keep(name string, lease time.Duration) *Instance {
 	w.Helper()
-	i := w.keep(name, lease, true)
+	i := w.newInstance(name, lease)
+	w.keep(i, true)
 	w.beside(250*time.Millisecond, func() {
 		for _, n := range w.nodes[:w.cluster.Nodes] {
 			if r := w.call(n.Name, time.Second, "GET", i.path(), ""); r.Status == http.StatusNotFound {
@@ -135,10 +143,10 @@ func (w *World) Keep(name string, lease time.Duration) *Instance {
 }
 
 // keep is Keep without readers. Without consensus a node that was cut off may deny an instance: then strict is false.
-func (w *World) keep(name string, lease time.Duration, strict bool) *Instance {
+func (w *World) keep(i *Instance, strict bool) {
 	w.Helper()
-	i := w.Register(name, lease)
-	w.beside(lease/3, func() {
+	w.register(i)
+	w.beside(i.Lease/3, func() {
 		if r := w.send(i, "PUT", i.path(), ""); r.Status == http.StatusNotFound {
 			if strict {
 				i.recordMissing("a renewal after %v says %v", time.Since(i.renewed), r)
@@ -147,7 +155,6 @@ func (w *World) keep(name string, lease time.Duration, strict bool) *Instance {
 		}
 		i.renewed = time.Now()
 	})
-	return i
 }
 
 func (i *Instance) recordMissing(format string, args ...any) {

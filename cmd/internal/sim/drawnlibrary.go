@@ -22,6 +22,7 @@ import (
 type library struct {
 	l      *load
 	client *client.Client
+	list   *client.Discovery // of what ends
 }
 
 // startLibrary creates the client, and makes it keep an instance registered.

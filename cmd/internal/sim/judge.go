@@ -56,7 +56,7 @@ func (l *load) judgeDead(calm time.Time) {
 
 // judgeGone judges which of the dead a node still lists.
 func (l *load) judgeGone(node string, list map[string]bool, calm time.Time) {
-	for _, i := range l.dead {
+	for _, i := range slices.Concat(l.dead, l.far.dead) {
 		if bound := l.goneBy(i, calm); list[i.App+"/"+i.ID] && time.Now().After(bound) {
 			l.w.Errorf("I4 dead: %s lists %s/%s %v after its last renewal; its lease is %v", node, i.App, i.ID, time.Since(i.renewed), i.Lease)
 		}
@@ -94,6 +94,7 @@ func (l *load) judge(calm time.Time, check checker) {
 		}
 	}
 	l.sameLists(lists)
+	l.judgeWatches(lists)
 	l.d.permits.judge(lists)
 	l.judgePeers()
 	if l.w.Mode() == config.CP {
@@ -107,7 +108,7 @@ func (l *load) judge(calm time.Time, check checker) {
 
 // judgeList judges what a node lists.
 func (l *load) judgeList(node string, list map[string]bool, calm time.Time) {
-	for _, i := range l.kept {
+	for _, i := range slices.Concat(l.kept, l.far.live) {
 		if !list[i.App+"/"+i.ID] {
 			l.w.Errorf("I7 converged: %s does not list %s/%s, which is renewed on time", node, i.App, i.ID)
 		}
@@ -186,6 +187,9 @@ func (l *load) judgePeers() {
 		var all api.Peers
 		if r := l.w.call(n.Name, 10*time.Second, "GET", "/v1/rollcall/peers", ""); r.Status == http.StatusOK && r.decode(&all) {
 			for _, p := range all.Peers {
+				if p.Incoming != nil && (p.Incoming.Cut || p.State == "failing") {
+					l.w.Errorf("I11 true: %s says a minute after the last fault of its link with %s that it is cut: %v, and that sending is %s", n.Name, p.Name, p.Incoming.Cut, p.State)
+				}
 				if p.Pending+p.InFlight > queued {
 					l.w.Errorf("I12 bounded: %s has %d changes queued and %d under way for %s", n.Name, p.Pending, p.InFlight, p.Name)
 				}

@@ -29,7 +29,9 @@ type load struct {
 	kept  []*Instance // renewed on time
 	tasks []func()    // each ends a task
 
-	library *library
+	library  *library
+	far      *far
+	watchers []*watcher
 
 	mu      sync.Mutex
 	r       *rand.Rand
@@ -66,14 +68,18 @@ func newLoad(w *World, d *drawn, seed uint64) *load {
 func (l *load) start() {
 	cp := l.w.Mode() == config.CP
 	for k := range 2 {
-		l.kept = append(l.kept, l.w.keep(fmt.Sprintf("LIVE/i%d", k), 3*shortLease, cp))
+		i := l.w.newInstance(fmt.Sprintf("LIVE/i%d", k), 3*shortLease)
+		l.w.keep(i, cp)
+		l.kept = append(l.kept, i)
 	}
 	l.startLibrary()
 	number := 0
 	l.task(8*time.Second, func() {
 		number++
-		l.die(l.w.newInstance(fmt.Sprintf("DEAD/i%d", number), shortLease))
+		l.die(l.w.newInstance(fmt.Sprintf("DEAD/i%d", number), shortLease), &l.dead)
 	})
+	l.startFar()
+	l.startWatches()
 	last, every := 0, 700*time.Millisecond
 	if !cp { // no other clients work there, and losses are limited to what came shortly before a kill
 		every = 150 * time.Millisecond
@@ -250,15 +256,15 @@ func (l *load) register(i *Instance) {
 	l.written[i.ID] = written{node, time.Now(), o}
 }
 
-// die registers an instance that nobody renews.
-func (l *load) die(i *Instance) {
+// die registers an instance that nobody renews, and adds it to others.
+func (l *load) die(i *Instance, others *[]*Instance) {
 	if l.w.send(i, "POST", "/eureka/apps/"+i.App, i.document()).Status != http.StatusNoContent {
 		return
 	}
 	i.renewed = time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dead = append(l.dead, i)
+	*others = append(*others, i)
 }
 
 // look reads one of the instances that must exist: the kept ones, and those that have just been registered.
@@ -283,9 +289,10 @@ func (l *load) look() {
 
 // drawn is what the acts of a schedule need beside its world, and what they leave for the judges.
 type drawn struct {
-	always    bool      // data.sync is always
-	learners  int       // nodes of each datacenter without a vote: the last ones
-	began     time.Time // when the first client began
+	always    bool          // data.sync is always
+	learners  int           // nodes of each datacenter without a vote: the last ones
+	keeps     time.Duration // how long instances stay after the last contact with their datacenter
+	began     time.Time     // when the first client began
 	w         *World
 	load      *load
 	permits   permits
@@ -309,6 +316,9 @@ type drawn struct {
 	healed   time.Time              // when the last cut link was healed
 	weak     bool                   // a link or a disk is slow, or a link cut in one direction
 	limbo    map[string]bool        // nodes that may or may not be members: they start again when they have left
+
+	far       farCut    // the last one
+	disturbed time.Time // when something last happened that may not stay between datacenters
 }
 
 // restoring is one restore.
@@ -340,6 +350,9 @@ func (d *drawn) mark(e Step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.acted = time.Now()
+	if between := e.Do == "cutdc" || e.Do == "cutbut" || e.Do == "save" || e.Do == "heal" && !d.weak && !d.apart; !between {
+		d.disturbed = time.Now()
+	}
 	switch e.Do {
 	case "kill", "killbefore", "killafter", "poweroff", "stop", "remove", "hangdisk", "faildisk", "eio":
 		d.away[e.Args[0]], d.present[e.Args[0]] = time.Now(), false
@@ -356,6 +369,9 @@ func (d *drawn) mark(e Step) {
 		d.weak = true
 	case "heal":
 		d.weak, d.apart, d.healed = false, false, time.Now()
+		if d.far.to.IsZero() {
+			d.far.to = d.healed
+		}
 	case "start":
 		d.away[e.Args[0]], d.present[e.Args[0]] = time.Now(), true
 	}
@@ -573,13 +589,4 @@ func foundedAtOldest(entry []byte) []byte {
 	entry = slices.Clone(entry)
 	entry[at] = codec.Oldest
 	return entry
-}
-
-// cutAllDatacenters cuts the links between nodes of different datacenters.
-func (w *World) cutAllDatacenters() {
-	for dc := range max(w.cluster.Datacenters, 1) {
-		for other := range dc {
-			w.CutDatacenters(other+1, dc+1)
-		}
-	}
 }

@@ -44,6 +44,9 @@ var settings = map[string]func(*config.Config){
 	// The last node, or the last two, of each datacenter have no vote.
 	"learner":  withoutVote(1),
 	"learners": withoutVote(2),
+	// What becomes of other datacenters' instances that expire while the link is cut; they are kept without a word.
+	"expire":  whenCut("expire"),
+	"keepfor": whenCut("keep-for:" + keepFor.String()),
 }
 
 // needConsensus lists the settings that mode ap does not have.
@@ -93,7 +96,8 @@ var acts = map[string]struct {
 		w.SetLink(n[0].Name, n[1].Name, func(l *Link) { l.Lossy = true })
 	}},
 	"reset":      {2, 0, func(w *World, n []*Node, _ time.Duration) { w.network.reset(n[0].ip, n[1].ip) }},
-	"cutdc":      {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.cutAllDatacenters() }},
+	"cutdc":      {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.cutFar(nil) }},
+	"cutbut":     {1, 0, func(w *World, n []*Node, _ time.Duration) { w.drawn.cutFar(n[0]) }},
 	"eio":        {1, 0, func(w *World, n []*Node, _ time.Duration) { w.FailDisk(n[0].Name, syscall.EIO) }},
 	"killbefore": {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.killInWrite(n[0], false) }) }},
 	"killafter":  {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.killInWrite(n[0], true) }) }},
@@ -266,13 +270,13 @@ func Generate(seed uint64) Schedule {
 		d.Mode, words = config.AP, []string{"always", "skew"}
 	}
 	switch size := d.r.IntN(32); {
-	case size < 4:
-		d.Datacenters, d.Nodes = 2, 1+d.r.IntN(3)
-	case size < 9:
-		d.Nodes = 5
-	case size < 10:
-		d.Nodes = 7
+	case size < 8:
+		d.Datacenters, d.Nodes = 2, min(1+d.r.IntN(4), 3)
 	case size < 13:
+		d.Nodes = 5
+	case size < 14:
+		d.Nodes = 7
+	case size < 17:
 		d.Nodes = 1
 	}
 	for _, word := range words {
@@ -282,10 +286,15 @@ func Generate(seed uint64) Schedule {
 	}
 	d.moreWords(rand.New(rand.NewPCG(seed, 61)))
 	d.names = d.Cluster.names()
+	long := d.Datacenters > 1
 	for d.later(); d.at < faultsLast; d.later() {
-		if d.r.IntN(4) == 0 {
+		switch {
+		case long && d.r.IntN(4) == 0:
+			long = false
+			d.longCut()
+		case d.r.IntN(4) == 0:
 			d.change()
-		} else {
+		default:
 			d.fault()
 		}
 		if d.r.IntN(3) == 0 {
@@ -310,6 +319,9 @@ func (d *drawing) moreWords(r *rand.Rand) {
 	}
 	if asks := r.IntN(2) == 0; asks && (d.Mode == config.AP || d.Datacenters > 1) {
 		d.Settings = append(d.Settings, "auth")
+	}
+	if word := r.IntN(6); word < 2 && d.Datacenters > 1 {
+		d.Settings = append(d.Settings, []string{"expire", "keepfor"}[word])
 	}
 }
 

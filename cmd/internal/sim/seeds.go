@@ -96,7 +96,7 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
 	d := &drawn{
 		always: slices.Contains(s.Settings, "always"), ended: map[string][]time.Time{},
-		away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{},
+		away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{}, keeps: keptFor(s.Settings),
 	}
 	var err error
 	d.learners, err = learnersAmong(s.Nodes, s.Settings)
