@@ -21,11 +21,12 @@ import (
 // picture is what a client knows of the registry: instances by APP/id, each as its status and its number.
 type picture map[string]string
 
-// of returns the part of it that a watcher of one application sees; "" means all.
-func (p picture) of(app string) picture {
-	part := maps.Clone(p)
-	maps.DeleteFunc(part, func(name, _ string) bool { return app != "" && !strings.HasPrefix(name, app+"/") })
-	return part
+// add applies a change to it, or adds an instance of a list.
+func (p picture) add(action, app, id, status, number string) {
+	p[app+"/"+id] = status + " " + number
+	if action == "DELETED" {
+		delete(p, app+"/"+id)
+	}
 }
 
 // hash returns the hash that Eureka's clients compute of what they know.
@@ -39,15 +40,6 @@ func (p picture) hash() (text string) {
 		text += fmt.Sprintf("%s_%d_", status, counts[status])
 	}
 	return text
-}
-
-// change applies a change to it.
-func (p picture) change(action, app, id, status, number string) {
-	if action == "DELETED" {
-		delete(p, app+"/"+id)
-		return
-	}
-	p[app+"/"+id] = status + " " + number
 }
 
 // applications is a list, or a delta, of Eureka's protocol.
@@ -64,23 +56,20 @@ type applications struct {
 	}
 }
 
-// applyTo applies a delta; one of a full list has only what is there.
-func (a applications) applyTo(p picture) {
+func (a applications) addTo(p picture) {
 	for _, app := range a.Applications.Application {
 		for _, i := range app.Instance {
-			p.change(i.Action, i.App, i.ID, i.Status, i.Metadata["n"])
+			p.add(i.Action, i.App, i.ID, i.Status, i.Metadata["n"])
 		}
 	}
 }
 
 // watcher is a client that keeps a picture up to date, in one way.
 type watcher struct {
-	l     *load
-	kind  string
-	whole bool // it watches everything, not only what ends
-
-	place  int       // of the node that a poll asks
-	polled time.Time // when the last delta was asked for
+	l      *load
+	kind   string
+	place  int       // of the node that it asks
+	polled time.Time // when it last asked for a delta
 
 	mu    sync.Mutex
 	node  string    // that it reads from, or ""
@@ -88,7 +77,7 @@ type watcher struct {
 	shown picture
 }
 
-// whatEnds is the application that changes in every way: its instances are registered, changed and canceled, and end.
+// whatEnds is the application whose instances are registered, changed and canceled, and expire.
 const whatEnds = "DEAD"
 
 // startWatches starts a watcher of each kind, and changes what they watch.
@@ -107,41 +96,38 @@ func (l *load) startWatches() {
 		}
 		l.count("churn", l.ask("churn", l.node(), method, path, body).Outcome())
 	})
+	for _, kind := range []string{"stream", "delta", "library", "query"} {
+		l.watchers = append(l.watchers, &watcher{l: l, kind: kind, shown: picture{}})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j := l.w.newJob()
 	l.w.ends = append(l.w.ends, cancel)
-	start := func(kind string, whole bool, run func(*watcher)) {
-		v := &watcher{l: l, kind: kind, whole: whole, shown: picture{}}
-		l.watchers = append(l.watchers, v)
-		run(v)
-	}
-	start("stream", true, func(v *watcher) { j.workers.Go(func() { v.stream(ctx) }) })
-	start("delta", true, func(v *watcher) {
-		v.poll()
-		l.task(9*time.Second, v.poll)
-	})
+	j.workers.Go(func() { l.watchers[0].stream(ctx) })
+	l.task(9*time.Second, l.watchers[1].poll)
 	if l.w.Mode() == config.CP {
-		start("blocking query", false, func(v *watcher) { j.workers.Go(func() { v.query(j) }) })
+		j.workers.Go(func() { l.watchers[3].query(j) })
+	} else {
+		l.watchers = l.watchers[:3]
 	}
-	start("library", false, func(*watcher) {
-		believing := client.DiscoveryConfig{App: whatEnds, Guard: client.Guard{Share: -1}}
-		l.library.list = need.Got(l.library.client.StartDiscovery(believing))(l.w)
-	})
+	believing := client.DiscoveryConfig{App: whatEnds, Guard: client.Guard{Share: -1}}
+	l.library.list = need.Got(l.library.client.StartDiscovery(believing))(l.w)
 	next := 0
-	l.task(900*time.Millisecond, func() {
+	l.task(1300*time.Millisecond, func() {
 		next++
 		l.watchers[next%len(l.watchers)].compare()
 	})
 }
 
-// at returns the node that a watcher reads from, since when, and its picture.
+// at returns the node that a watcher reads from, since when, and what it shows of what ends.
 func (v *watcher) at() (node string, since time.Time, shown picture) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.kind == "library" {
 		v.lookUp()
 	}
-	return v.node, v.since, v.shown.of(whatEnds)
+	shown = maps.Clone(v.shown)
+	maps.DeleteFunc(shown, func(name, _ string) bool { return !strings.HasPrefix(name, whatEnds+"/") })
+	return v.node, v.since, shown
 }
 
 // lookUp takes the picture of the Go client. v.mu must be held.
@@ -155,19 +141,17 @@ func (v *watcher) lookUp() {
 	if server != v.node {
 		v.node, v.since = server, time.Now()
 	}
-	v.shown = picture{}
+	clear(v.shown)
 	for i := range v.l.library.list.Snapshot().All() {
 		number := ""
-		for _, pair := range i.Metadata {
-			if pair.Key == "n" {
-				number = pair.Value
-			}
+		if len(i.Metadata) > 0 {
+			number = i.Metadata[0].Value
 		}
-		v.shown.change("", i.App, i.InstanceID, i.Status.String(), number)
+		v.shown.add("", i.App, i.InstanceID, i.Status.String(), number)
 	}
 }
 
-// set takes over what a node has said, without a break if it has done so before.
+// set takes over what a node says, without a break if the last was from there, too.
 func (v *watcher) set(node string, change func(picture)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -177,18 +161,24 @@ func (v *watcher) set(node string, change func(picture)) {
 	change(v.shown)
 }
 
-// leave records that it reads from no node.
-func (v *watcher) leave() { v.set("", func(picture) {}) }
+// leave records that it reads from no node, and will ask the next one.
+func (v *watcher) leave() {
+	v.place++
+	v.set("", func(picture) {})
+}
 
-// shownWithin is how long a change takes from a node's list to the node's watchers: they get something every 50 ms at
-// most (docs/adr/0009-watch.md), over a link of the run.
+// next returns the node that it asks, of the first datacenter.
+func (v *watcher) next() string { return v.l.w.nodes[v.place%v.l.w.cluster.Nodes].Name }
+
+// shownWithin is how soon a node's watchers are told of what it lists, which is at most every 50 ms
+// (docs/adr/0009-watch.md), on top of what calls take.
 const shownWithin = 100 * time.Millisecond
 
 // compare compares the picture with the list of its node, if nothing has changed meanwhile. With consensus, and while
 // nothing is wrong, any other node's list will do.
 func (v *watcher) compare() {
 	node, since, _ := v.at()
-	from, wait, query := node, shownWithin+4*v.l.w.cluster.latency(), "?consistency=stale"
+	from, wait, query := node, shownWithin+4*v.l.w.cluster.latency(), "&consistency=stale"
 	if v.l.w.Mode() == config.CP && v.l.d.settled() {
 		from, wait, query = v.l.node(), time.Second, ""
 	}
@@ -199,8 +189,9 @@ func (v *watcher) compare() {
 	time.Sleep(wait)
 	again, still, shown := v.at()
 	after := v.l.ending(from, query)
-	same := again == node && still.Equal(since) && v.l.d.stayed(node, since)
-	if same && (v.kind != "library" || v.l.d.hears(node, time.Now())) {
+	// The Go client may have left its node long before its picture comes from another.
+	same := again == node && still.Equal(since) && (v.kind != "library" || v.l.d.hears(node, time.Now()))
+	if same && v.l.d.stayed(node, since) {
 		v.judge(from, before, after, shown)
 	}
 }
@@ -218,32 +209,27 @@ func (v *watcher) judge(node string, before, after, shown picture) {
 
 // ending returns what a node lists of the instances that end, or nil if it does not respond.
 func (l *load) ending(node, query string) picture {
-	r := l.w.call(node, certainWithin, "GET", "/eureka/apps/"+whatEnds+query, "")
-	var doc struct{ Application struct{ Instance []Listed } }
-	switch {
-	case r.Status == http.StatusNotFound:
-		return picture{}
-	case !r.decode(&doc):
+	var all []api.Instance
+	if !l.w.call(node, certainWithin, "GET", "/v1/rollcall/apps?app="+whatEnds+query, "").decode(&all) {
 		return nil
 	}
 	p := picture{}
-	for _, i := range doc.Application.Instance {
-		p.change("", whatEnds, i.ID, i.Status, i.Metadata["n"])
+	for _, i := range all {
+		p.add("", i.App, i.ID, i.Status, i.Metadata["n"])
 	}
 	return p
 }
 
-// fetch reads everything from a node. It returns the index of that, or "".
+// fetch reads everything from a node, and returns the index of that, or "".
 func (v *watcher) fetch(node string) string {
 	r := v.l.w.call(node, certainWithin, "GET", "/eureka/apps", "")
 	var doc applications
 	if !r.decode(&doc) {
-		v.leave()
 		return ""
 	}
 	v.set(node, func(p picture) {
 		clear(p)
-		doc.applyTo(p)
+		doc.addTo(p)
 		if p.hash() != doc.Applications.Hash {
 			v.l.w.Errorf("I7 converged: %s lists everything at %v with the hash %s, want %s", node, time.Since(began), doc.Applications.Hash, p.hash())
 		}
@@ -251,76 +237,48 @@ func (v *watcher) fetch(node string) string {
 	return r.Header.Get("X-Rollcall-Index")
 }
 
-// poll asks for a delta, and for everything unless what it knew was of the same registry and the hash matches.
+// poll asks for a delta, and for everything unless the delta continues what it knows and its hash matches.
 func (v *watcher) poll() {
-	node, asked := v.l.w.nodes[v.place%v.l.w.cluster.Nodes].Name, time.Now()
+	node, asked := v.next(), time.Now()
 	before := v.l.ending(node, "")
 	var doc applications
 	if before == nil || !v.l.w.call(node, certainWithin, "GET", "/eureka/apps/delta", "").decode(&doc) {
-		v.place++
+		v.leave()
 		return
 	}
-	known := asked.Sub(v.polled) < 2*time.Minute && !v.l.d.restored(v.polled.Add(-callPatience), time.Now()) &&
+	continues := asked.Sub(v.polled) < 2*time.Minute && !v.l.d.restored(v.polled.Add(-callPatience), time.Now()) &&
 		(v.l.w.Mode() == config.CP || v.node == node && v.l.d.stayed(node, v.polled))
-	v.set(node, doc.applyTo)
-	if hash := v.shown.hash(); known && hash != doc.Applications.Hash {
-		v.l.w.Errorf("I7 converged: the deltas of %s since %v lead to %s at %v, and it says %s", node, v.polled.Sub(began), hash, asked.Sub(began), doc.Applications.Hash)
-		known = false
+	v.set(node, doc.addTo)
+	if hash := v.shown.hash(); continues && hash != doc.Applications.Hash {
+		continues = false
+		v.l.w.Errorf("I7 converged: deltas up to that of %s at %v lead to %s, and it says %s", node, asked.Sub(began), hash, doc.Applications.Hash)
 	}
-	if !known && v.fetch(node) == "" {
-		return
+	if !continues && v.fetch(node) == "" {
+		asked = time.Time{}
 	}
 	v.polled = asked
-	v.judge(node, before, v.l.ending(node, ""), v.shown.of(whatEnds))
+	_, _, shown := v.at()
+	v.judge(node, before, v.l.ending(node, ""), shown)
 }
 
-// judgeWatches checks that every watcher shows what its node lists, a minute after the last fault.
-func (l *load) judgeWatches(lists map[string]map[string]bool) {
-	for _, v := range l.watchers {
-		if v.kind == "delta" {
-			v.poll()
-		} else {
-			v.compare()
-		}
-		node, _, _ := v.at()
-		if node == "" {
-			l.w.Errorf("I7 converged: the %s is of no node a minute after the last fault", v.kind)
-		}
-		for name := range lists[node] {
-			if _, is := v.shown[name]; v.whole && !is {
-				l.w.Errorf("I7 converged: %s lists %s, and its %s does not show it", node, name, v.kind)
-			}
-		}
-		for name := range v.shown {
-			if lists[node] != nil && !lists[node][name] {
-				l.w.Errorf("I7 converged: %s does not list %s, and its %s shows it", node, name, v.kind)
-			}
-		}
-	}
-}
-
-// stream watches changes, and goes on at the next node where a stream has ended.
+// stream reads everything, watches changes from there on, and goes on at the next node where that ends.
 func (v *watcher) stream(ctx context.Context) {
-	index := ""
-	for place := 0; ctx.Err() == nil; place++ {
-		node := v.l.w.nodes[place%v.l.w.cluster.Nodes].Name
+	for index := ""; ctx.Err() == nil; time.Sleep(retryAfter) {
+		node := v.next()
 		if index == "" {
 			index = v.fetch(node)
-			v.leave() // until its stream begins
 		}
+		v.leave() // until its stream begins
 		if index != "" {
 			index = v.read(ctx, node, index)
 		}
-		v.leave()
-		time.Sleep(retryAfter)
 	}
 }
 
 // longestSilence is how long a client waits for a stream, which has something to say every 15 s.
 const longestSilence = 40 * time.Second
 
-// read reads the stream of a node from an index on until it ends, and returns the index that it reached, or "" if
-// everything must be fetched.
+// read reads a node's changes after an index, and returns the index that it reached, or "" if it must read everything.
 func (v *watcher) read(ctx context.Context, node, index string) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -332,10 +290,11 @@ func (v *watcher) read(ctx context.Context, node, index string) string {
 		return index
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusBadRequest && v.l.w.Mode() == config.AP { // what the node had lost with its process
+	cp := v.l.w.Mode() == config.CP
+	switch {
+	case resp.StatusCode == http.StatusBadRequest && !cp: // it has lost what came up to there
 		return ""
-	}
-	if resp.StatusCode != http.StatusOK {
+	case resp.StatusCode != http.StatusOK:
 		return index
 	}
 	v.set(node, func(picture) {})
@@ -345,22 +304,20 @@ func (v *watcher) read(ctx context.Context, node, index string) string {
 			return index
 		}
 		var c api.Change
+		var i Listed
 		switch string(e.Name) {
 		case "reset":
-			if v.l.w.Mode() == config.CP && !v.l.d.restored(began, time.Now()) {
+			if cp && !v.l.d.restored(began, time.Now()) {
 				v.l.w.Errorf("I9 monotone: %s says at %v after %s: %s", node, time.Since(began), index, e.Data)
 			}
 			return ""
 		case "change":
-			var i Listed
 			if json.Unmarshal(e.Data, &c) != nil || len(c.Instance) > 0 && json.Unmarshal(c.Instance, &i) != nil || ordinal(c.Index) <= ordinal(index) {
 				v.l.w.Errorf("I9 monotone: the stream of %s goes on after %s at %v with %s", node, index, time.Since(began), e.Data)
 			}
-			v.set(node, func(p picture) { p.change(c.Action, c.App, c.ID, c.Status, i.Metadata["n"]) })
+			v.set(node, func(p picture) { p.add(c.Action, c.App, c.ID, c.Status, i.Metadata["n"]) })
 		}
-		if len(e.ID) > 0 {
-			index = string(e.ID)
-		}
+		index = string(e.ID)
 	}
 }
 
@@ -370,12 +327,11 @@ func ordinal(index string) uint64 {
 	return number
 }
 
-// query asks by Consul's API for what has changed since its last answer, and goes on at the next node where there is
-// none.
+// query asks by Consul's API for what has changed since the last response, and goes on at the next node without one.
 func (v *watcher) query(j *job) {
 	index, newest := uint64(0), map[string]uint64{}
-	for place := 0; ; {
-		node := v.l.w.nodes[place%v.l.w.cluster.Nodes].Name
+	for wait := time.Duration(0); j.pause(wait); {
+		node := v.next()
 		r := v.l.w.call(node, callPatience, "GET", fmt.Sprintf("/v1/health/service/%s?stale&wait=4s&index=%d", whatEnds, index), "")
 		var all []struct {
 			Service struct {
@@ -384,19 +340,15 @@ func (v *watcher) query(j *job) {
 			}
 			Checks []struct{ Status string }
 		}
-		if !r.decode(&all) {
+		if wait = retryAfter; !r.decode(&all) {
 			v.leave()
-			place++
-			if !j.pause(retryAfter) {
-				return
-			}
 			continue
 		}
 		at := consulIndex(r)
 		if at < newest[node] || at == 0 {
 			v.l.w.Errorf("I9 monotone: a query at %s has index %d at %v, an earlier one had %d", node, at, time.Since(began), newest[node])
 		}
-		newest[node] = at
+		wait, newest[node] = 0, at
 		if at < index { // as Consul tells its clients
 			at = 0
 		}
@@ -408,11 +360,32 @@ func (v *watcher) query(j *job) {
 				if slices.ContainsFunc(s.Checks, func(c struct{ Status string }) bool { return c.Status != "passing" }) {
 					status = "OUT_OF_SERVICE"
 				}
-				p.change("", whatEnds, s.Service.ID, status, s.Service.Meta["n"])
+				p.add("", whatEnds, s.Service.ID, status, s.Service.Meta["n"])
 			}
 		})
-		if !j.pause(0) {
-			return
+	}
+}
+
+// judgeWatches checks that every watcher shows what its node lists, a minute after the last fault.
+func (l *load) judgeWatches(lists map[string]map[string]bool) {
+	for _, v := range l.watchers {
+		if v.kind == "delta" {
+			v.poll()
+		}
+		v.compare()
+		node, _, _ := v.at()
+		if node == "" {
+			l.w.Errorf("I7 converged: the %s is of no node a minute after the last fault", v.kind)
+		}
+	}
+	for _, v := range l.watchers[:2] { // the others watch one application
+		list := lists[v.node]
+		differs := len(list) != len(v.shown)
+		for name := range v.shown {
+			differs = differs || !list[name]
+		}
+		if differs && list != nil {
+			l.w.Errorf("I7 converged: %s lists %d instances, and its %s shows %d, or others", v.node, len(list), v.kind, len(v.shown))
 		}
 	}
 }

@@ -156,6 +156,9 @@ const untilBrokenEnd = 2 * time.Second
 // repair ends all faults.
 func (w *World) repair() {
 	w.drawn.beside.Wait()
+	w.drawn.mu.Lock()
+	w.drawn.disturbed = time.Now()
+	w.drawn.mu.Unlock()
 	w.Heal()
 	for _, n := range w.nodes {
 		n.disk.mend()

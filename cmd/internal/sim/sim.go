@@ -28,6 +28,7 @@
 //	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, stale state and permissions
 //	drawnlibrary.go, drawnlearners.go  the Go client, and nodes without a vote
 //	drawncatalog.go  services, checks and sessions of Consul's API, and transactions
+//	drawnlinks.go, drawnwatches.go  datacenters that cannot reach each other, and clients that watch
 //	drawncheck.go  histories in the form the checker needs
 //	judge.go    the invariants that hold in the end
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
