@@ -227,8 +227,8 @@ func (d *drawing) longCut() {
 		d.add("start", n)
 	}
 	d.at += ReadyWithin + electionsEnd
-	if d.r.IntN(3) == 0 {
-		d.add("cutbut", d.node())
+	if others := d.Nodes - 1; others > 0 && d.r.IntN(5) < 2 { // senders begin with the first node
+		d.add("cutbut", nodeName(1+d.r.IntN(d.Datacenters), 2+d.r.IntN(others)))
 	} else {
 		d.add("cutdc")
 	}
