@@ -178,8 +178,9 @@ const shownWithin = 100 * time.Millisecond
 // nothing is wrong, any other node's list will do.
 func (v *watcher) compare() {
 	node, since, _ := v.at()
+	asked, settled := time.Now(), v.l.w.Mode() == config.CP && v.l.d.settled()
 	from, wait, query := node, shownWithin+4*v.l.w.cluster.latency(), "&consistency=stale"
-	if v.l.w.Mode() == config.CP && v.l.d.settled() {
+	if settled {
 		from, wait, query = v.l.node(), time.Second, ""
 	}
 	if node == "" || v.kind == "delta" {
@@ -191,14 +192,15 @@ func (v *watcher) compare() {
 	after := v.l.ending(from, query)
 	// The Go client may have left its node long before its picture comes from another.
 	same := again == node && still.Equal(since) && (v.kind != "library" || v.l.d.hears(node, time.Now()))
-	if same && v.l.d.stayed(node, since) {
-		v.judge(from, before, after, shown)
+	if same && v.l.d.stayed(node, since) && (!settled || v.l.d.settled()) {
+		v.judge(asked, from, before, after, shown)
 	}
 }
 
-// judge judges a picture by what a node listed before and after it, if that is the same.
-func (v *watcher) judge(node string, before, after, shown picture) {
-	if before == nil || after == nil || !maps.Equal(before, after) {
+// judge judges a picture by what a node listed before and after it, if that is the same, and no restore has brought it
+// back meanwhile.
+func (v *watcher) judge(asked time.Time, node string, before, after, shown picture) {
+	if before == nil || after == nil || !maps.Equal(before, after) || v.l.d.restored(asked, time.Now()) {
 		return
 	}
 	v.l.count("watch "+v.kind, Done)
@@ -254,11 +256,12 @@ func (v *watcher) poll() {
 		v.l.w.Errorf("I7 converged: deltas up to that of %s at %v lead to %s, and it says %s", node, asked.Sub(began), hash, doc.Applications.Hash)
 	}
 	if !continues && v.fetch(node) == "" {
-		asked = time.Time{}
+		v.polled = time.Time{}
+		return
 	}
 	v.polled = asked
 	_, _, shown := v.at()
-	v.judge(node, before, v.l.ending(node, ""), shown)
+	v.judge(asked, node, before, v.l.ending(node, ""), shown)
 }
 
 // stream reads everything, watches changes from there on, and goes on at the next node where that ends.
