@@ -177,7 +177,7 @@ func (f *far) judgeLink(c farCut, dc int, node string, p api.Peer, cut time.Dura
 
 // cutFar cuts the links between datacenters, except those of one node, which may be nil.
 func (d *drawn) cutFar(except *Node) {
-	c := farCut{from: time.Now(), judged: d.settled()}
+	c := farCut{from: time.Now(), judged: d.undisturbed()}
 	if except != nil {
 		c.except = except.dc
 	}
@@ -204,8 +204,8 @@ func (d *drawn) farCut() farCut {
 	return c
 }
 
-// settled reports whether everything but the links between datacenters works, and has worked for a while.
-func (d *drawn) settled() bool {
+// undisturbed reports whether everything but the links between datacenters works, and has worked for a while.
+func (d *drawn) undisturbed() bool {
 	now := time.Now()
 	for _, n := range d.w.nodes {
 		if !d.hears(n.Name, now) {

@@ -178,9 +178,9 @@ const shownWithin = 100 * time.Millisecond
 // nothing is wrong, any other node's list will do.
 func (v *watcher) compare() {
 	node, since, _ := v.at()
-	asked, settled := time.Now(), v.l.w.Mode() == config.CP && v.l.d.settled()
+	asked, everywhere := time.Now(), v.l.w.Mode() == config.CP && v.l.d.undisturbed()
 	from, wait, query := node, shownWithin+4*v.l.w.cluster.latency(), "&consistency=stale"
-	if settled {
+	if everywhere {
 		from, wait, query = v.l.node(), time.Second, ""
 	}
 	if node == "" || v.kind == "delta" {
@@ -192,7 +192,7 @@ func (v *watcher) compare() {
 	after := v.l.ending(from, query)
 	// The Go client may have left its node long before its picture comes from another.
 	same := again == node && still.Equal(since) && (v.kind != "library" || v.l.d.hears(node, time.Now()))
-	if same && v.l.d.stayed(node, since) && (!settled || v.l.d.settled()) {
+	if same && v.l.d.stayed(node, since) && (!everywhere || v.l.d.undisturbed()) {
 		v.judge(asked, from, before, after, shown)
 	}
 }
