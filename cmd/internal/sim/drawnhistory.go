@@ -313,16 +313,21 @@ func (h *histories) restored(on *history, r restoring) {
 func (h *histories) judge(check checker) {
 	h.finish()
 	for _, on := range h.all {
-		if len(on.operations) > perKey {
-			h.l.w.Errorf("I2 linearizable: %s has %d operations, more than the checker is known to decide", on.name, len(on.operations))
-		}
-		operations := endUnknown(on.operations, func(op porcupine.Operation) bool {
-			return op.Output.(result).outcome == Unknown
-		}, func(op porcupine.Operation) bool {
-			return op.Output.(result).outcome == Done && op.Input.(operation).do != "read"
-		})
-		if result := check.run(registerModel.ToModel(), operations); result != porcupine.Ok {
-			h.l.w.Errorf("I2 linearizable: no order explains the operations on %s (%s):\n%s", on.name, result, describe(operations))
-		}
+		h.explain(check, on, &registerModel)
+	}
+}
+
+// explain checks that some order of the operations on one key explains what clients were told.
+func (h *histories) explain(check checker, on *history, model *porcupine.NondeterministicModel) {
+	if len(on.operations) > perKey {
+		h.l.w.Errorf("I2 linearizable: %s has %d operations, more than the checker is known to decide", on.name, len(on.operations))
+	}
+	operations := endUnknown(on.operations, func(op porcupine.Operation) bool {
+		return op.Output.(result).outcome == Unknown
+	}, func(op porcupine.Operation) bool {
+		return op.Output.(result).outcome == Done && op.Input.(operation).do != "read"
+	})
+	if result := check.run(model.ToModel(), operations); result != porcupine.Ok {
+		h.l.w.Errorf("I2 linearizable: no order explains the operations on %s (%s):\n%s", on.name, result, describe(operations))
 	}
 }

@@ -82,7 +82,10 @@ const whatEnds = "DEAD"
 
 // startWatches starts a watcher of each kind, and changes what they watch.
 func (l *load) startWatches() {
-	number := 0
+	number, lease := 0, shortLease
+	if l.d.herd != nil { // so that no more die than live
+		lease = longLease
+	}
 	l.task(1700*time.Millisecond, func() {
 		number++
 		id, method, path, body := fmt.Sprint("w", l.draw(5)), "POST", "/eureka/apps/"+whatEnds, ""
@@ -92,7 +95,7 @@ func (l *load) startWatches() {
 		case 1:
 			method, path = "PUT", path+"/"+id+"/status?value="+[]string{"OUT_OF_SERVICE", "UP"}[l.draw(2)]
 		default:
-			body = Registration(whatEnds, id, shortLease, map[string]string{"n": strconv.Itoa(number)})
+			body = Registration(whatEnds, id, lease, map[string]string{"n": strconv.Itoa(number)})
 		}
 		l.count("churn", l.ask("churn", l.node(), method, path, body).Outcome())
 	})
@@ -278,14 +281,14 @@ func (v *watcher) stream(ctx context.Context) {
 	}
 }
 
-// longestSilence is how long a client waits for a stream, which has something to say every 15 s.
-const longestSilence = 40 * time.Second
+// longestQuiet is how long a client waits for a stream, which has something to say every 15 s.
+const longestQuiet = 40 * time.Second
 
 // read reads a node's changes after an index, and returns the index that it reached, or "" if it must read everything.
 func (v *watcher) read(ctx context.Context, node, index string) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	quiet := time.AfterFunc(longestSilence, cancel)
+	quiet := time.AfterFunc(longestQuiet, cancel)
 	defer quiet.Stop()
 	req := need.Got(http.NewRequestWithContext(ctx, "GET", v.l.w.URL(node)+"/v1/rollcall/watch?index="+index, nil))(v.l.w)
 	resp, err := v.l.w.clients.Transport.RoundTrip(req)
@@ -301,7 +304,7 @@ func (v *watcher) read(ctx context.Context, node, index string) string {
 		return index
 	}
 	v.set(node, func(picture) {})
-	for events := api.NewEventReader(resp.Body, 4<<10); ; quiet.Reset(longestSilence) {
+	for events := api.NewEventReader(resp.Body, 4<<10); ; quiet.Reset(longestQuiet) {
 		e, err := events.Next()
 		if err != nil {
 			return index

@@ -16,18 +16,23 @@ import (
 // the way.
 const lastWrites = 2 * time.Second
 
-// endsWithin is how much longer than its lease and a grace of the same length one datacenter of mode cp lists a dead
+// endsWithin is how much longer than its lease and a grace one datacenter of mode cp lists a dead
 // instance: 5 s without a leader, 1.2 s for each of two changes of leader, and 2.2 s (docs/adr/0034).
 const endsWithin = 10 * time.Second
 
-// goneBy returns when an instance that nobody renews is gone from every node. No other code has this bound. Without
-// consensus, and from another datacenter, renewals and removals come later.
+// goneBy returns when an instance that nobody renews is gone from every node: one lease and one grace later, or when
+// self-preservation lets evictions go on. No other code has this bound. Without consensus, and from another datacenter,
+// renewals and removals come later.
 func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
-	from := l.lastLife(i.renewed, calm)
+	lasts, within := time.Duration(0), time.Minute
 	if l.w.Mode() == config.CP && l.w.cluster.Datacenters < 2 {
-		return from.Add(2*i.Lease + endsWithin)
+		lasts, within = i.Lease+graceOf(i.Lease), endsWithin
 	}
-	return from.Add(time.Minute)
+	ends := l.lastLife(i.renewed, calm).Add(lasts)
+	if l.d.herd != nil {
+		ends = later(ends, l.d.herd.resumeBy(calm))
+	}
+	return ends.Add(within)
 }
 
 // lastLife returns since when nothing has prolonged the life of something that was renewed at a time.
@@ -44,11 +49,15 @@ func (l *load) lastLife(renewed, calm time.Time) time.Time {
 	return from
 }
 
-// judgeDead checks that the last of the dead are gone as soon as they must be.
-func (l *load) judgeDead(calm time.Time) {
-	if n := len(l.dead); n > 0 {
-		time.Sleep(time.Until(l.goneBy(l.dead[n-1], calm)))
+// judgeDead checks that the last of the dead are gone as soon as they must be. It waits no longer than until a time.
+func (l *load) judgeDead(calm, until time.Time) {
+	living, dead := l.d.herd.divide()
+	l.kept, l.dead = append(l.kept, living...), append(l.dead, dead...)
+	last := calm
+	for _, i := range l.dead {
+		last = later(last, l.goneBy(i, calm))
 	}
+	time.Sleep(min(time.Until(last), time.Until(until)))
 	for _, n := range l.w.nodes {
 		l.judgeGone(n.Name, l.list(n.Name), calm)
 	}
@@ -81,6 +90,7 @@ func (l *load) mayLose(w written) bool {
 // judge checks every node, once it is calm, for what the cluster has promised.
 func (l *load) judge(calm time.Time, check checker) {
 	time.Sleep(lastWrites)
+	l.d.herd.judge()
 	for _, i := range append(slices.Clone(l.kept), l.dead...) {
 		if missing := i.gone(); len(missing) > 0 {
 			l.w.Errorf("I3 alive: %s/%s was renewed on time, and was gone %d times, first: %s", i.App, i.ID, len(missing), missing[0])
@@ -139,6 +149,11 @@ func (l *load) list(node string) map[string]bool {
 	return list
 }
 
+// mayEnd reports whether an instance may end at any time in the end, as far as its name tells.
+func mayEnd(name string) bool {
+	return strings.HasPrefix(name, "DEAD/") || strings.HasPrefix(name, "HERD/")
+}
+
 func (l *load) sameLists(lists map[string]map[string]bool) {
 	first := l.w.nodes[0].Name
 	differ := func(a, b string) {
@@ -147,7 +162,7 @@ func (l *load) sameLists(lists map[string]map[string]bool) {
 			if once && l.mayLose(l.written[id]) { // another datacenter lists it until its lease ends
 				continue
 			}
-			if lists[b] != nil && !lists[b][name] && !strings.HasPrefix(name, "DEAD/") {
+			if lists[b] != nil && !lists[b][name] && !mayEnd(name) {
 				l.w.Errorf("I7 converged: %s lists %s, and %s does not", a, name, b)
 			}
 		}
@@ -168,7 +183,7 @@ func (l *load) judgeSteady() {
 	for _, n := range l.w.nodes {
 		after := l.list(n.Name)
 		for name := range before[n.Name] {
-			if after != nil && !after[name] && !strings.HasPrefix(name, "DEAD/") {
+			if after != nil && !after[name] && !mayEnd(name) {
 				l.w.Errorf("I7 converged: %s listed %s a minute after the last fault, and no longer %v later", n.Name, name, steadyFor)
 			}
 		}

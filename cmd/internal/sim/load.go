@@ -73,8 +73,11 @@ func (l *load) start() {
 		l.kept = append(l.kept, i)
 	}
 	l.startLibrary()
-	number := 0
-	l.task(8*time.Second, func() {
+	number, deaths := 0, 8*time.Second
+	if l.d.herd != nil { // so that the dead, which are kept, stay fewer than those that live
+		deaths = 20 * time.Second
+	}
+	l.task(deaths, func() {
 		number++
 		l.die(l.w.newInstance(fmt.Sprintf("DEAD/i%d", number), shortLease), &l.dead)
 	})
@@ -99,9 +102,13 @@ func (l *load) start() {
 	l.startLocks()
 	l.startCatalog()
 	l.startReads()
+	l.startStatuses()
 	l.library.work()
 	if l.d.learners > 0 {
 		l.task(4*time.Second, l.lookAtVoters)
+	}
+	if l.d.herd != nil {
+		l.d.herd.start(l)
 	}
 }
 
@@ -290,6 +297,7 @@ func (l *load) look() {
 // drawn is what the acts of a schedule need beside its world, and what they leave for the judges.
 type drawn struct {
 	always    bool          // data.sync is always
+	mayBeOld  bool          // it was founded at the oldest level of the formats
 	learners  int           // nodes of each datacenter without a vote: the last ones
 	keeps     time.Duration // how long instances stay after the last contact with their datacenter
 	began     time.Time     // when the first client began
@@ -299,6 +307,8 @@ type drawn struct {
 	histories *histories // nil in mode ap
 	locks     *locks
 	fleet     *fleet
+	statuses  *statuses      // nil in mode ap
+	herd      *herd          // nil without self-preservation
 	reloads   atomic.Int64   // how often settings were changed
 	beside    sync.WaitGroup // acts in progress
 
@@ -330,7 +340,7 @@ type restoring struct {
 // configure applies the settings of a schedule, as the reloads so far have changed them.
 func (d *drawn) configure(s Schedule) func(*config.Config) {
 	return func(c *config.Config) {
-		c.Store.Settings.SelfPreservation, c.Store.Settings.Threshold = false, 0 // it would keep the dead
+		c.Store.Settings.SelfPreservation, c.Store.Settings.Threshold = false, 0 // the setting preserve changes that
 		c.HTTPD.Limits.PerAddress = 0                                            // all clients have one address
 		for _, word := range s.Settings {
 			settings[word](c)

@@ -47,10 +47,13 @@ var settings = map[string]func(*config.Config){
 	// What becomes of other datacenters' instances that expire while the link is cut; they are kept without a word.
 	"expire":  whenCut("expire"),
 	"keepfor": whenCut("keep-for:" + keepFor.String()),
+	// A herd falls silent, and self-preservation keeps it.
+	"preserve": preserves,
+	"bounded":  func(c *config.Config) { c.Store.Settings.Bound = boundedFor.Milliseconds() },
 }
 
 // needConsensus lists the settings that mode ap does not have.
-var needConsensus = []string{"learner", "learners", "oldlevel", "snapshots", "wal"}
+var needConsensus = []string{"bounded", "learner", "learners", "oldlevel", "preserve", "snapshots", "wal"}
 
 // Step is something that happens to the cluster.
 type Step struct {
@@ -109,6 +112,10 @@ var acts = map[string]struct {
 	"grant":      {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.permits.grant() }},
 	"narrow":     {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.permits.narrow() }},
 	"revoke":     {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.permits.revoke() }},
+	"silence":    {0, 1, func(w *World, _ []*Node, d time.Duration) { w.drawn.herd.silence(d) }},
+	"bury":       {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.herd.bury() }},
+	"hold":       {0, 1, func(w *World, _ []*Node, d time.Duration) { w.drawn.herd.operate("hold", "held", d) }},
+	"release":    {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.herd.operate("release", "released", 0) }},
 }
 
 func ifRuns(n *Node, do func()) {
@@ -252,6 +259,9 @@ const (
 	calmLasts  = 75 * time.Second
 )
 
+// How long a herd is silent: self-preservation comes on after 24 s at most, and the leases last 36 s.
+const shortestSilence, longestSilence = 20 * time.Second, 70 * time.Second
+
 // drawing is a schedule that is being drawn.
 type drawing struct {
 	Schedule
@@ -287,6 +297,10 @@ func Generate(seed uint64) Schedule {
 	d.moreWords(rand.New(rand.NewPCG(seed, 61)))
 	d.names = d.Cluster.names()
 	long := d.Datacenters > 1
+	if slices.Contains(d.Settings, "preserve") {
+		d.at = 15 * time.Second // by then the herd counts
+		d.add("silence", d.span(shortestSilence, longestSilence))
+	}
 	for d.later(); d.at < faultsLast; d.later() {
 		switch {
 		case long && d.r.IntN(4) == 0:
@@ -322,6 +336,12 @@ func (d *drawing) moreWords(r *rand.Rand) {
 	}
 	if word := r.IntN(6); word < 2 && d.Datacenters > 1 {
 		d.Settings = append(d.Settings, []string{"expire", "keepfor"}[word])
+	}
+	if preserves := r.IntN(4) == 0; preserves && d.Mode == config.CP && d.Datacenters == 1 {
+		d.Settings = append(d.Settings, "preserve")
+		if r.IntN(2) == 0 {
+			d.Settings = append(d.Settings, "bounded")
+		}
 	}
 }
 
@@ -444,11 +464,18 @@ func (d *drawing) change() {
 	if slices.Contains(d.Settings, "auth") {
 		acts = append(acts, "grant", "narrow", "revoke")
 	}
+	if slices.Contains(d.Settings, "preserve") && d.r.IntN(2) == 0 {
+		acts = []string{"silence", "silence", "silence", "bury", "hold", "release"}
+	}
 	switch act := acts[d.r.IntN(len(acts))]; act {
 	case "reload":
 		d.add(act, d.node())
 	case "stepclock":
 		d.add(act, d.node(), d.span(-30*time.Minute, 30*time.Minute))
+	case "silence":
+		d.add(act, d.span(shortestSilence, longestSilence))
+	case "hold":
+		d.add(act, d.span(5*time.Second, 15*time.Second))
 	case "remove":
 		d.away(act, d.node())
 	case "restore":

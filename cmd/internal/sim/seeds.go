@@ -95,7 +95,7 @@ func (t Tally) Less(kept Tally) (less []string) {
 func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
 	d := &drawn{
-		always: slices.Contains(s.Settings, "always"), ended: map[string][]time.Time{},
+		always: slices.Contains(s.Settings, "always"), mayBeOld: slices.Contains(s.Settings, "oldlevel"), ended: map[string][]time.Time{},
 		away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{}, keeps: keptFor(s.Settings),
 	}
 	var err error
@@ -104,6 +104,9 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	if slices.Contains(s.Settings, "auth") && (s.Mode == config.AP || s.Datacenters > 1) {
 		d.permits.file = newPermitFile(t, s.Cluster)
 		d.permits.file.write(t, wideRules, "")
+	}
+	if slices.Contains(s.Settings, "preserve") {
+		d.herd = &herd{bounded: slices.Contains(s.Settings, "bounded")}
 	}
 	s.Configure = d.configure(s)
 	tally, check := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}, newChecker()
@@ -127,13 +130,16 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 			tally.Faults[e.Do]++
 		}
 		w.repair()
+		d.herd.awaken()
 		calm := time.Now()
 		time.Sleep(untilTasksEnd)
 		l.endTasks()
-		l.judgeDead(calm)
-		time.Sleep(time.Until(calm.Add(calmLasts - steadyFor)))
+		steady := calm.Add(calmLasts - steadyFor)
+		l.judgeDead(calm, steady)
+		time.Sleep(time.Until(steady))
 		l.judgeSteady()
 		l.judge(calm, check)
+		l.d.statuses.judge(check)
 		l.judgeGoroutines(goroutines)
 		l.judgeMemory(memory)
 		tally.Virtual = time.Since(began)

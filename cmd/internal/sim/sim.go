@@ -29,6 +29,7 @@
 //	drawnlibrary.go, drawnlearners.go  the Go client, and nodes without a vote
 //	drawncatalog.go  services, checks and sessions of Consul's API, and transactions
 //	drawnlinks.go, drawnwatches.go  datacenters that cannot reach each other, and clients that watch
+//	drawnpreserve.go, drawnstatus.go  herds that fall silent under self-preservation, and statuses that operators set
 //	drawncheck.go  histories in the form the checker needs
 //	judge.go    the invariants that hold in the end
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
