@@ -217,6 +217,20 @@ func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
 	})
 }
 
+// A node that is behind still shows what the session had before.
+func TestLockThatWasGivenBackIsNotTheWaitersAgain(t *testing.T) {
+	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		waiter, holder := c.OwnSession(t, ""), c.OwnSession(t, "")
+		c.Acquire(t, "/v1/rollcall/locks/l?session="+waiter, "")
+		c.Set(func(*fsmtest.Memory) { c.Kv.Behind = c.Kv.State.View() })
+		c.Send("DELETE", "/v1/rollcall/locks/l?session="+waiter, "")
+		c.Acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
+		got, _ := c.Start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=1s&session="+waiter).Wait()
+		a := httpdtest.DecodeReply[httpdtest.Acquisition](t, got)
+		expect.That(t, !a.Acquired, "got %+v, want the lock to be the other's", a)
+	})
+}
+
 // A snapshot that a node installs may swallow a waiter's wake-up.
 func TestLockWaitGoesOnAfterItsNodesStateWasReplaced(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {

@@ -95,6 +95,9 @@ type acquisition struct {
 	op    kv.AcquirePermit
 	until time.Time // when it stops waiting
 	place int       // in the queue, when it joined; 0 if it did not
+	// waited is an index at which the session was in the queue, so a permit with an older token is one that it has
+	// given back; 0 if none is known
+	waited kv.Index
 }
 
 // acquire is PUT of a permit. With wait it stays in the queue until it gets one, and holds the request meanwhile: a
@@ -182,11 +185,15 @@ func (a *acquisition) requestPermit(ctx context.Context) (kv.Result, error) {
 	case a.place == 0:
 		a.place = result.Place
 	}
+	if result.Place != 0 {
+		a.waited = max(a.waited, result.Index)
+	}
 	return result, err
 }
 
 // heldOrQueued returns what the session has: the token of its acquisition, or (0) perhaps a place in the queue. Only a
-// view that is new enough can say that it has neither; what cannot be known is not denied.
+// view that is new enough can say that it has neither; what cannot be known is not denied. A node that is behind may
+// still have an earlier acquisition.
 func (a *acquisition) heldOrQueued(ctx context.Context) (token kv.Index, queued bool) {
 	ctx, cancel := context.WithDeadline(ctx, a.until)
 	defer cancel()
@@ -197,7 +204,8 @@ func (a *acquisition) heldOrQueued(ctx context.Context) (token kv.Index, queued 
 		}
 		what := kv.Fence{Kind: a.kind, Name: a.op.Name}
 		_, what.Index = v.Holds(what, a.op.Session)
-		if holds, _ := v.Holds(what, a.op.Session); holds {
+		late := a.waited != 0 && what.Index > a.waited
+		if holds, _ := v.Holds(what, a.op.Session); holds && (late || read == registry.Linearizable) {
 			return what.Index, false
 		}
 		p, _ := v.Permits(a.kind, a.op.Name)

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,10 +30,12 @@ type hold struct {
 	token           uint64
 }
 
-// lockCall is what a session asked of a lock, and lockReply what it was told.
+// lockCall is what a session asked of a lock or semaphore, and lockReply what it was told.
 type lockCall struct {
 	do, session string // acquire, release, or restore, which has no session
 	alive       bool   // the session had been renewed, so it had not ended by the time of the response
+	queued      bool   // it may wait for the lock, or leave the queue
+	alone       bool   // the session had no other request under way, nor one of unknown outcome
 }
 
 type lockReply struct {
@@ -41,47 +44,84 @@ type lockReply struct {
 	fence   uint64
 }
 
-// lockState is the state of a lock. Sessions expire: then held stays true until another one has the lock.
+// lockState is the state of a lock or semaphore. Sessions expire: then one stays a holder until another session has
+// its permit.
 type lockState struct {
-	session string
-	fence   uint64
+	holders [mostPermits]permit
+	fence   uint64 // the newest token
+}
+
+// permit is one that a session may hold.
+type permit struct {
 	held    bool
+	session string // "" after a restore
+	fence   uint64 // its token, or, if no client was told it, the newest one before it
 }
 
-// lockModel models a lock whose tokens rise, and which is refused only while it is, or may be, held.
-var lockModel = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{lockState{}} },
-	Step: func(state, input, output any) []any {
-		c, r, now := input.(lockCall), output.(lockReply), state.(lockState)
-		then := []any(nil)
-		switch own := now.held && now.session == c.session; {
-		case c.do == "restore":
-			then = append(then, lockState{fence: now.fence, held: true}) // until lock delays are over
-		case c.do == "acquire" && r.outcome == Unknown:
-			then = append(then, lockState{c.session, now.fence, true})
-		case c.do == "acquire" && r.yes && (r.fence > now.fence || r.fence == now.fence && (own || r.fence == noToken)):
-			return []any{lockState{c.session, r.fence, true}}
-		case c.do == "acquire" && !r.yes && now.held && !own:
-			return []any{now}
-		case c.do == "release" && r.outcome == Unknown, c.do == "release" && r.yes && own:
-			released := now
-			released.held = now.held && !own
-			then = append(then, released)
-		case c.do == "release" && !r.yes && (!own || !c.alive):
-			return []any{now}
-		}
-		if r.outcome == Unknown {
-			then = append(then, now)
-		}
-		return then
-	},
-	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
+// mostPermits is the limit of the semaphores.
+const mostPermits = 2
+
+// lockModel models a lock or semaphore whose tokens rise, and which is refused only while all permits are, or may be,
+// held.
+func lockModel(limit int) porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{lockState{}} },
+		Step: func(state, input, output any) []any {
+			now, r := state.(lockState), output.(lockReply)
+			then := now.after(limit, input.(lockCall), r)
+			if r.outcome == Unknown {
+				then = append(then, now)
+			}
+			return then
+		},
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
+	}
+	return m.ToModel()
 }
 
-// locks holds the histories of successive locks.
+// after returns the states after a call that took effect, or none if that cannot be.
+func (s lockState) after(limit int, c lockCall, r lockReply) []any {
+	at := slices.IndexFunc(s.holders[:limit], func(p permit) bool { return p.held && p.session == c.session })
+	full := !slices.ContainsFunc(s.holders[:limit], func(p permit) bool { return !p.held })
+	switch own, unknown := at >= 0, r.outcome == Unknown; {
+	case c.do == "restore":
+		for i := range s.holders {
+			s.holders[i] = permit{held: true} // until lock delays are over
+		}
+	case c.do == "acquire" && own && r.yes && r.fence >= s.holders[at].fence:
+		s.holders[at].fence, s.fence = r.fence, max(s.fence, r.fence)
+	case c.do == "acquire" && !own && unknown:
+		return s.grant(limit, c.session, s.fence)
+	case c.do == "acquire" && !own && r.yes && (r.fence > s.fence || r.fence == noToken):
+		return s.grant(limit, c.session, r.fence)
+	case c.do == "acquire" && (own && unknown || !own && full && !r.yes):
+	case c.do == "release" && own && (r.yes || unknown):
+		s.holders[at] = permit{}
+	case c.do == "release" && !own && (!r.yes || c.queued), c.do == "release" && !r.yes && !c.alive:
+	default:
+		return nil
+	}
+	return []any{s}
+}
+
+// grant returns the states after a free permit was given to a session, or else one whose holder may have ended.
+func (s lockState) grant(limit int, session string, fence uint64) (then []any) {
+	for i, p := range s.holders[:limit] {
+		next := s
+		next.holders[i], next.fence = permit{true, session, fence}, fence
+		if !p.held {
+			return []any{next}
+		}
+		then = append(then, next)
+	}
+	return then
+}
+
+// locks holds the histories of successive locks and semaphores.
 type locks struct {
 	names      []string
 	operations map[string][]porcupine.Operation
+	queues
 }
 
 // contender is one client of the locks.
@@ -96,7 +136,8 @@ type contender struct {
 
 // startLocks has clients contend for a lock.
 func (l *load) startLocks() {
-	l.d.locks = &locks{names: []string{"lock-0"}, operations: map[string][]porcupine.Operation{}}
+	l.d.locks = &locks{names: []string{ownLock + "lock-0"}, operations: map[string][]porcupine.Operation{},
+		queues: queues{map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}, nil}}
 	for client := range 2 {
 		c := &contender{l: l, client: client}
 		l.task(900*time.Millisecond, c.turn)
@@ -109,8 +150,8 @@ func (c *contender) ask(kind, method, path, body string) Reply {
 	return r
 }
 
-// turn creates a session, or renews it and takes the lock, holds it for a while, and releases it.
-func (c *contender) turn() {
+// alive creates a session, or renews it at an interval, and reports whether it may hold locks.
+func (c *contender) alive(every time.Duration) bool {
 	now := time.Now()
 	if c.session == "" || now.Sub(c.renewed) >= sessionTTL {
 		c.session, c.held = "", nil
@@ -119,7 +160,10 @@ func (c *contender) turn() {
 		if r.Status/100 == 2 && json.Unmarshal([]byte(r.Body), &s) == nil {
 			c.session, c.renewed = s.ID, now
 		}
-		return
+		return false
+	}
+	if now.Sub(c.renewed) < every {
+		return true
 	}
 	switch r := c.ask("renew", "PUT", "/v1/rollcall/sessions/"+c.session+"/renew", ""); r.Status {
 	case http.StatusOK:
@@ -129,6 +173,14 @@ func (c *contender) turn() {
 		}
 	case http.StatusNotFound:
 		c.lost("a renewal", r)
+		return false
+	}
+	return true
+}
+
+// turn keeps a session alive, takes the lock, holds it for a while, and releases it.
+func (c *contender) turn() {
+	if !c.alive(0) {
 		return
 	}
 	if c.left--; c.held == nil {
@@ -145,6 +197,7 @@ func (c *contender) lost(what string, r Reply) {
 	if time.Since(c.renewed) < sessionTTL && !c.l.d.restored(c.renewed, time.Now()) {
 		c.l.w.Errorf("I3 alive: %s of session %s, %v after its last one, says %v at %v", what, c.session, time.Since(c.renewed), r, time.Since(began))
 	}
+	c.l.note(c.l.d.locks.gone, c.session, time.Now())
 	c.session, c.held = "", nil
 }
 
@@ -156,16 +209,33 @@ func (l *load) lock() string {
 	if last := all.names[len(all.names)-1]; len(all.operations[last]) < perLock {
 		return last
 	}
-	kind := []string{"lock-", keyLock}[len(all.names)%2]
+	kind := []string{ownLock + "lock-", keyLock}[len(all.names)%2]
 	all.names = append(all.names, fmt.Sprint(kind, len(all.names)))
 	return all.names[len(all.names)-1]
 }
+
+// ownLock and semaphore begin the names of our own locks and semaphores, as paths do.
+const ownLock, semaphore = "locks/", "semaphores/"
 
 // keyLock begins the names of locks that are keys of Consul's API. Their acquisitions return no token; noToken stands
 // for it.
 const keyLock, noToken = "key-", 0
 
-// change acquires or releases a lock, and records the request and the response.
+// limitOf returns how many sessions may hold what has a name.
+func limitOf(lock string) int {
+	if strings.HasPrefix(lock, semaphore) {
+		return mostPermits
+	}
+	return 1
+}
+
+// permitPath returns the path with which a session acquires one of our own locks or semaphores.
+func permitPath(lock, session string, limit int) string {
+	return fmt.Sprintf("/v1/rollcall/%s?session=%s&limit=%d", lock, session, limit)
+}
+
+// change acquires or releases a lock, and records the request and the response. alive reports after it whether the
+// session lasts; it is nil for a session that may be in the queue.
 func (c *contender) change(do, lock string, alive func() bool) (r Reply, yes bool, fence uint64) {
 	asked := time.Now()
 	switch key := strings.HasPrefix(lock, keyLock); {
@@ -177,34 +247,36 @@ func (c *contender) change(do, lock string, alive func() bool) (r Reply, yes boo
 		yes = r.Status == http.StatusOK && strings.TrimSpace(r.Body) == "true"
 	case do == "acquire":
 		var a api.Acquired
-		r = c.ask(do, "PUT", "/v1/rollcall/locks/"+lock+"?session="+c.session, "")
+		r = c.ask(do, "PUT", permitPath(lock, c.session, limitOf(lock)), "")
 		yes, fence = r.decode(&a) && a.Acquired, a.Fence
 		if yes && fence == noToken {
 			c.l.w.Errorf("I5 exclusive: the acquisition at %v has no token: %v", time.Since(began), r)
 		}
 	default:
 		var released api.Released
-		r = c.ask(do, "DELETE", "/v1/rollcall/locks/"+lock+"?session="+c.session, "")
+		r = c.ask(do, "DELETE", permitPath(lock, c.session, limitOf(lock)), "")
 		yes = r.decode(&released) && released.Released
 	}
-	c.record(lock, lockCall{do, c.session, alive()}, lockReply{r.Outcome(), yes, fence}, asked)
+	c.l.record(c.client, lock, lockCall{do: do, session: c.session, queued: alive == nil, alive: alive != nil && alive()}, lockReply{r.Outcome(), yes, fence}, asked)
 	return r, yes, fence
 }
 
-// record records a request to a lock.
-func (c *contender) record(lock string, call lockCall, reply lockReply, asked time.Time) {
+// record records a request to a lock. What may be in the queue takes effect whenever it is its turn.
+func (l *load) record(client int, lock string, call lockCall, reply lockReply, asked time.Time) {
 	returned := time.Since(began)
-	if reply.outcome == Refused || reply.outcome == NotFound {
+	switch {
+	case reply.outcome == Refused || reply.outcome == NotFound:
 		return
-	}
-	if reply.outcome == Unknown {
+	case reply.outcome == Unknown && call.queued && call.do == "acquire":
+		returned = math.MaxInt64
+	case reply.outcome == Unknown:
 		returned += certainWithin + unknownTakes
 	}
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	all := c.l.d.locks.operations
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.d.locks.operations
 	all[lock] = append(all[lock], porcupine.Operation{
-		ClientId: c.client, Input: call, Output: reply, Call: int64(asked.Sub(began)), Return: int64(returned),
+		ClientId: client, Input: call, Output: reply, Call: int64(asked.Sub(began)), Return: int64(returned),
 	})
 }
 
@@ -225,22 +297,25 @@ func (c *contender) acquire() {
 }
 
 // release gives the lock back.
-func (c *contender) release() {
+func (c *contender) release() Reply {
 	h := c.held
 	c.l.until(h, time.Now())
 	c.held = nil
-	c.change("release", h.lock, func() bool {
+	r, _, _ := c.change("release", h.lock, func() bool {
 		return time.Since(c.renewed) < sessionTTL && !c.l.d.restored(h.asked, time.Now())
 	})
+	return r
 }
 
-// destroy ends the session that holds the lock, which stays kept from others for the lock delay, unless the session
+// destroy ends the session. A lock that it holds stays kept from others for the lock delay, unless the session
 // has ended before: a renewal of unknown outcome may have taken longer than the TTL.
 func (c *contender) destroy() {
-	if to := time.Now().Add(lockDelay); to.Before(c.held.to) {
+	if to := time.Now().Add(lockDelay); c.held != nil && to.Before(c.held.to) {
 		c.l.until(c.held, to)
 	}
-	c.ask("destroy", "DELETE", "/v1/rollcall/sessions/"+c.session, "")
+	if r := c.ask("destroy", "DELETE", "/v1/rollcall/sessions/"+c.session, ""); r.Status == http.StatusOK {
+		c.l.note(c.l.d.locks.gone, c.session, time.Now())
+	}
 	c.session, c.held = "", nil
 }
 
@@ -248,15 +323,19 @@ func (c *contender) destroy() {
 func (l *load) hold(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	others := 0
 	for _, other := range l.holds {
 		if other.lock != h.lock {
 			continue
 		}
-		if other.session != h.session && !other.from.After(h.asked) && other.to.After(h.from) && !l.d.restored(other.asked, h.from) {
-			l.w.Errorf("I5 exclusive: session %s got %s between %v and %v, while session %s or its lock-delay kept it until %v",
-				h.session, h.lock, h.asked.Sub(began), h.from.Sub(began), other.session, other.to.Sub(began))
+		sure := !other.from.After(h.asked) || h.to.Add(-lockDelay).After(h.from) // both had it at a time
+		if other.session != h.session && sure && other.to.After(h.from) && !l.d.restored(other.asked, h.from) {
+			if others++; others >= limitOf(h.lock) {
+				l.w.Errorf("I5 exclusive: session %s got %s between %v and %v, while session %s or its lock-delay kept it until %v",
+					h.session, h.lock, h.asked.Sub(began), h.from.Sub(began), other.session, other.to.Sub(began))
+			}
 		}
-		if other.from.Before(h.asked) && (other.token > h.token || other.token == h.token && h.token != noToken && other.session != h.session) {
+		if other.from.Before(h.asked) && other.token > h.token || other.token == h.token && h.token != noToken && other.session != h.session {
 			l.w.Errorf("I5 exclusive: the acquisition at %v has token %d, the one before it, at %v, had %d",
 				h.from.Sub(began), h.token, other.from.Sub(began), other.token)
 		}
@@ -280,10 +359,16 @@ func (k *locks) judge(l *load, check checker) {
 					Call: int64(r.from.Sub(began)), Return: int64(r.to.Sub(began) + unknownTakes)})
 			}
 		}
+		k.judgeOrder(l, name, operations)
+		for i, op := range operations { // nothing takes effect once the session has ended
+			if at, is := k.gone[op.Input.(lockCall).session]; is {
+				operations[i].Return = min(op.Return, max(op.Call, int64(at.Sub(began))))
+			}
+		}
 		operations = endUnknown(operations, func(op porcupine.Operation) bool {
 			return op.Output.(lockReply).outcome == Unknown
 		}, func(op porcupine.Operation) bool { return op.Output.(lockReply).yes })
-		if result := check.run(lockModel.ToModel(), operations); result != porcupine.Ok {
+		if result := check.run(lockModel(limitOf(name)), operations); result != porcupine.Ok {
 			l.w.Errorf("I2 linearizable: no order explains what was asked of %s (%s):\n%s", name, result, describe(slices.Clone(operations)))
 		}
 	}

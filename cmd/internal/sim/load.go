@@ -101,6 +101,7 @@ func (l *load) start() {
 	l.startHistories()
 	l.startLocks()
 	l.startCatalog()
+	l.startQueues()
 	l.startReads()
 	l.startStatuses()
 	l.library.work()
@@ -159,18 +160,25 @@ const (
 	noticed = 3 * time.Second
 	// a write of unknown outcome takes no effect later than this after the response
 	unknownTakes = time.Second
+	// a node tries this long to take a session out of a queue (package own)
+	leaveWait    = 10 * time.Second
 	sweep        = expiry.ClockInterval // how often a node looks for calls that have waited too long
 	callPatience = 2 * (leaderWithin + certainWithin)
 )
 
 // ask makes a call whose response must come within its bounds.
 func (l *load) ask(kind, node, method, path, body string, headers ...string) Reply {
+	return l.askFor(callPatience, 0, node, method, path, body, headers...)
+}
+
+// askFor is ask for a client with the given patience, and for a call that may wait in a queue.
+func (l *load) askFor(patience, wait time.Duration, node, method, path, body string, headers ...string) Reply {
 	asked := time.Now()
-	r := l.w.call(node, callPatience, method, path, body, headers...)
+	r := l.w.call(node, patience, method, path, body, headers...)
 	trip := 2 * l.d.latency()
 	late := func(bound time.Duration) { // stretches the bound over long links, see port.Nodes.Stretch
 		stretch := float64(min(maxAttempt, quickAttempt+3*trip)) / float64(quickAttempt)
-		bound = time.Duration(float64(bound)*stretch) + 2*trip + sweep
+		bound = time.Duration(float64(bound)*stretch) + wait + 2*trip + sweep
 		invariant := "I10 prompt"
 		if o := r.Outcome(); o == Done || o == NotFound { // not a late refusal, but a late success
 			invariant = "I12 bounded"
@@ -181,12 +189,14 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	}
 	consul := strings.Contains(path, "/v1/") && !strings.HasPrefix(path, "/v1/rollcall/") // also with an agent's name
 	switch {
-	case r.Status == 0 && r.Took >= callPatience:
+	case r.Status == 0 && r.Took >= callPatience+wait:
 		if l.d.stayed(node, asked) {
-			l.w.Errorf("I12 bounded: %s has not answered %s %s of %v within %v", node, method, path, asked.Sub(began), callPatience)
+			l.w.Errorf("I12 bounded: %s has not answered %s %s of %v within %v", node, method, path, asked.Sub(began), r.Took)
 		}
 	case r.Status == http.StatusServiceUnavailable:
 		late(l.refusal())
+	case r.Status != 0 && wait > 0:
+		late(leaveWait + certainWithin)
 	case consul:
 		late(leaderWithin + certainWithin)
 	case r.Status == http.StatusGatewayTimeout:

@@ -24,9 +24,9 @@ func TestModelsRefuteWhatNoOneCopyDoes(t *testing.T) {
 		return op(lockCall{do: "acquire", session: session}, lockReply{Done, yes, fence})
 	}
 	release := func(session string, yes bool) porcupine.Operation {
-		return op(lockCall{"release", session, true}, lockReply{Done, yes, 0})
+		return op(lockCall{do: "release", session: session, alive: true}, lockReply{Done, yes, 0})
 	}
-	register, lock := registerModel.ToModel(), lockModel.ToModel()
+	register, lock, two := registerModel.ToModel(), lockModel(1), lockModel(2)
 	for _, c := range []struct {
 		name  string
 		model porcupine.Model
@@ -51,6 +51,11 @@ func TestModelsRefuteWhatNoOneCopyDoes(t *testing.T) {
 		}},
 		{"a free lock is refused", lock, false, []porcupine.Operation{acquire("a", true, 5), release("a", true), acquire("b", false, 0)}},
 		{"a token falls", lock, false, []porcupine.Operation{acquire("a", true, 5), release("a", true), acquire("b", true, 4)}},
+		{"two hold a semaphore, and a third waits", two, true, []porcupine.Operation{
+			acquire("a", true, 5), acquire("b", true, 6), acquire("c", false, 0), release("a", true), acquire("c", true, 7), acquire("b", true, 6),
+		}},
+		{"a permit of two is refused", two, false, []porcupine.Operation{acquire("a", true, 5), acquire("b", false, 0)}},
+		{"a token of a semaphore falls", two, false, []porcupine.Operation{acquire("a", true, 5), acquire("b", true, 4)}},
 		{"a holder had nothing to release", lock, false, []porcupine.Operation{acquire("a", true, 5), release("a", false)}},
 	} {
 		expect.Equal(t, porcupine.CheckOperations(c.model, c.all), c.is, "%s:", c.name)

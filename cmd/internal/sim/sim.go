@@ -26,6 +26,7 @@
 //	schedule.go what happens to a cluster, as text, and drawn at random
 //	load.go     what clients and operators do in a drawn run, and what every response must be
 //	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, stale state and permissions
+//	drawnqueues.go  clients that wait for locks and semaphores
 //	drawnlibrary.go, drawnlearners.go  the Go client, and nodes without a vote
 //	drawncatalog.go  services, checks and sessions of Consul's API, and transactions
 //	drawnlinks.go, drawnwatches.go  datacenters that cannot reach each other, and clients that watch
