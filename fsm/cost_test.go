@@ -3,9 +3,11 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -274,6 +276,28 @@ func populated(b *testing.B) (*node, []registry.Handle) {
 		}
 	}
 	return n, handles
+}
+
+// BenchmarkSnapshot100k writes snapshots, and also reports how long each keeps Apply waiting.
+func BenchmarkSnapshot100k(b *testing.B) {
+	n, _ := populated(b)
+	var frozen time.Duration
+	for b.Loop() {
+		start := time.Now()
+		s := n.m.Snapshot()
+		frozen += time.Since(start)
+		_, err := s.WriteTo(io.Discard)
+		need.OK(b, err)
+	}
+	b.ReportMetric(float64(frozen.Nanoseconds())/float64(b.N), "freeze-ns")
+}
+
+// BenchmarkDigest100k makes the digest that each node makes once a minute.
+func BenchmarkDigest100k(b *testing.B) {
+	n, _ := populated(b)
+	for b.Loop() {
+		n.m.Snapshot().Digest()
+	}
 }
 
 func BenchmarkRestore100k(b *testing.B) {

@@ -240,3 +240,28 @@ func TestChecksumOfPartsIsThatOfTheWhole(t *testing.T) {
 		need.That(rt, sum.crc == want && sum.size == int64(len(all)), "got %08x of %d bytes, want %08x of %d", sum.crc, sum.size, want, len(all))
 	})
 }
+
+// BenchmarkAfterOneChange measures the time from a change until the compressed document is made: the list of 10,000
+// instances, and the delta of as many changes as its name says.
+func BenchmarkAfterOneChange(b *testing.B) {
+	for _, doc := range []struct {
+		name    string
+		kind    kind
+		changes int // in the delta
+	}{{"doc=all", whole, 0}, {"doc=delta-of-40", changed, 40}, {"doc=delta-of-1000", changed, 1000}} {
+		b.Run(doc.name, func(b *testing.B) {
+			m := filled(b, 10_000)
+			m.Pass(5 * time.Minute) // the delta forgets them
+			for i := range doc.changes {
+				m.Perform(b, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i%50), fmt.Sprintf("new-%06d", i), 1)})
+			}
+			d, dirty := newTestDocuments(m), int64(1)
+			d.newestOf(doc.kind, m.Newest(), representation{gzip: true})
+			for b.Loop() {
+				dirty++
+				m.Perform(b, registry.Register{Instance: sample("APP0001", "new-000001", dirty)})
+				d.newestOf(doc.kind, m.Newest(), representation{gzip: true})
+			}
+		})
+	}
+}
