@@ -3,7 +3,7 @@
 
 GO      ?= go
 BIN     := bin/rollcall
-BENCH   := bin/rollcall-bench
+MEASURE := bin/rollcall-bench
 # Functions begin at 16 bytes, not at 32, which takes 0.2 MB less; release/build.go says the same.
 LINK    := -funcalign=16
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -63,7 +63,8 @@ test: build
 	@.ci/outcomes $(OUTCOMES)
 
 # What make check and make test leave out because it takes long, seldom breaks, or needs what others made: stock clients and servers,
-# browsers, the site, other build tags, the modules with large dependencies, fuzzing, upgrades from each release, all older stacks.
+# browsers, the site, other build tags, the modules with large dependencies, fuzzing, each benchmark once, upgrades from each release,
+# all older stacks.
 # The first node of each cluster of the integration tests, and the scenarios in virtual time, have the race detector here.
 test-all: export ROLLCALL_RACE_BIN := $(CURDIR)/$(BIN)-race
 test-all: check race-node clients site test
@@ -79,6 +80,7 @@ test-all: check race-node clients site test
 	$(GO) test -tags kept -run Kept -timeout 20m ./cmd/bench/report
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
 	$(GO) test -race -skip '^TestSeeds$$' -timeout 30m ./cmd/internal/sim
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_BENCH_INSTANCES=2000 $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m $(BENCHED)
 	$(MAKE) upgrades stacks
 	$(MAKE) fuzz FUZZTIME=5s
 
@@ -157,20 +159,34 @@ check:
 	$(GO) run ./internal/devtool shape -check
 	$(GO) test -run 'TestImports|TestStateMachine|TestModule' .
 
-# Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.
+# COUNT rounds of the benchmarks whose names BENCH matches; docs/benchmarks.md explains them. With BASE, another server's program,
+# each round measures that one, too. The nodes' data is on the disk of this directory.
+COUNT   ?= 5
+BENCH   ?= .
+BASE    ?=
+BENCHED := ./cmd/rollcall-bench ./fsm ./fsm/access ./httpd/eurekaroutes
+RESULTS := $(CURDIR)/data/bench
+measure  = ROLLCALL_BIN=$(1) TMPDIR=$(RESULTS) $(GO) test -run '^$$' -bench '$(BENCH)' -timeout 2h $(2) | tee -a $(RESULTS)/$(3)
 bench: build
-	$(BENCH) ratios
+	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/new.txt $(if $(BASE),$(RESULTS)/old.txt)
+	@for round in $$(seq $(COUNT)); do \
+	  $(if $(BASE),$(call measure,$(abspath $(BASE)),./cmd/rollcall-bench,old.txt);) \
+	  $(call measure,$(CURDIR)/$(BIN),$(BENCHED),new.txt); \
+	done
+	$(GO) tool benchstat -col /on $(RESULTS)/new.txt
+	@if [ -f $(RESULTS)/old.txt ]; then $(GO) tool benchstat $(RESULTS)/old.txt $(RESULTS)/new.txt; fi
+	@! grep -H FAIL $(RESULTS)/*.txt
 
 # Rollcall beside etcd, Consul and a published Eureka server, which are built first, as far as they can be (with modules and
 # build cache some GB, a quarter of an hour); then a quarter of an hour. Linux only. docs/benchmarks.md explains the table.
 peers: build
 	-$(MAKE) -C integration/clients/wild -k peers
 	-$(MAKE) eureka-server
-	$(BENCH) peers
+	$(MEASURE) peers
 
 # All columns under the same load and faults, five rounds; hours. docs/comparison.md explains it.
 compare: build
-	$(BENCH) compare --dcs 2 --out data/comparison
+	$(MEASURE) compare --dcs 2 --out data/comparison
 
 FUZZTIME ?= 30s
 fuzz:

@@ -84,7 +84,7 @@ var rooms = []room{
 	{"client/grpcresolver", []string{"client", "client/balance", "fsm/registry"}},
 	{"docs/examples/gateway", []string{"client"}},
 	{"docs/examples/orders", []string{"client", "client/balance", "fsm/registry"}},
-	{"cmd/rollcall-bench", []string{"internal/setting", "cmd/internal/cli", "internal/localcluster", "cmd/bench/compare", "cmd/bench/load", "cmd/bench/report", "cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict", "cmd/bench/wire", "client", "httpd/api", "fsm/registry"}},
+	{"cmd/rollcall-bench", []string{"internal/setting", "cmd/internal/cli", "internal/localcluster", "cmd/bench/compare", "cmd/bench/load", "cmd/bench/report", "cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict", "cmd/bench/wire", "client"}},
 	{"cmd/bench/compare", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "cmd/bench/wire"}},
 	{"cmd/bench/report", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"}},
 	{"cmd/bench/verdict", []string{"cmd/bench/scenario", "cmd/bench/trial"}},

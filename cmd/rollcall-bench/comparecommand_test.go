@@ -360,17 +360,17 @@ func (w writer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// testServer is the server's program, built for the tests.
-var testServer server
+// testServer is the server's program: the one that ROLLCALL_BIN names, or one built for the tests.
+var testServer = server{os.Getenv("ROLLCALL_BIN")}
 
-// TestMain builds the server's program. The ratios start this program again as their baselines (startBaseline): with
-// the command bare or raft it acts as rollcall-bench, and runs no tests.
+// TestMain builds the server's program. The benchmarks start this program again as the bare handler (startBare): with
+// that command it acts as rollcall-bench, and runs no tests.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"bare", "raft"}, os.Args[1]) {
+	if len(os.Args) > 1 && os.Args[1] == "bare" {
 		main()
 	}
 	dir, err := os.MkdirTemp("", "rollcall-bench-*")
-	if err == nil {
+	if err == nil && testServer.path == "" {
 		testServer.path = filepath.Join(dir, "rollcall")
 		var out []byte
 		if out, err = exec.Command("go", "build", "-o", testServer.path, "../rollcall").CombinedOutput(); err != nil {
@@ -425,11 +425,11 @@ func TestCommandsInDocumentsAreThoseOfTheProgram(t *testing.T) {
 	}
 }
 
-func TestBaselinesGetTheServersDefaultsFromItsProgram(t *testing.T) {
-	d, err := testServer.defaults(t.Context())
-	expect.That(t, err == nil && d.GC.Percent > 0 && d.Test.CommitTimeout > 0, "got %+v, %v", d, err)
-	_, err = (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context())
-	expect.That(t, err != nil, "a program that does not exist has defaults")
+func TestBareHandlerGetsTheCollectorsSettingFromTheServer(t *testing.T) {
+	percent, err := testServer.gcPercent(t.Context())
+	expect.That(t, err == nil && percent > 0, "got %d, %v", percent, err)
+	_, err = (&server{path: filepath.Join(t.TempDir(), "missing")}).gcPercent(t.Context())
+	expect.That(t, err != nil, "a program that does not exist has a setting")
 }
 
 func TestMachineFindsTheMountOfAPath(t *testing.T) {
@@ -459,11 +459,4 @@ func TestMachineIsDescribedWithoutNamingIt(t *testing.T) {
 	expect.Equal(t, memoryText(unknownPart), unknownPart, "unknown memory:")
 	m, err := describeMachine(t.TempDir())
 	expect.That(t, err == nil && m.Cores >= 1 && m.Go != "" && m.CPU != "" && m.Disk != "" && m.Sync != "", "got %+v, %v", m, err)
-}
-
-func TestMetricsAreReadByTheirWholeName(t *testing.T) {
-	const text = "# HELP heap_bytes x\nheap_bytes_total 7\nheap_bytes 1.5e+06\n"
-	got, err := metricValue(text, "heap_bytes")
-	expect.That(t, err == nil && got == 1.5e6, "got %f, %v", got, err)
-	expect.That(t, expect.Err(metricValue(text, "heap")) != nil, "a metric that is not there was found")
 }

@@ -64,7 +64,7 @@ func (f benchFleet) registerAt(ctx context.Context, addr string) error {
 // prepareAt sends requests until the workload ends. All must be answered as wanted; those answered 503 or 504 are
 // repeated.
 func prepareAt(ctx context.Context, addr, what string, conns, want int, w load.Workload) error {
-	r, err := load.Bulk{Targets: []string{addr}, Conns: conns, Requests: w, Want: want, Insist: true}.Closed(ctx)
+	r, err := load.Bulk{Target: addr, Conns: conns, Requests: w, Want: want, Insist: true}.Send(ctx)
 	if err == nil && len(r.Wrong) > 0 {
 		err = errors.New(r.Wrong.String())
 	}
@@ -160,12 +160,3 @@ func fetchesOf(path string) load.Workload {
 	request := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path)
 	return func(int, int) func() []byte { return func() []byte { return request } }
 }
-
-// Paths of documents, for fetchesOf.
-const (
-	fullStale        = "/eureka/apps?consistency=stale"
-	fullLinearizable = "/eureka/apps"
-	deltaStale       = "/eureka/apps/delta?consistency=stale"
-	appStale         = "/eureka/apps/LARGE-000?consistency=stale"
-	healthStale      = "/v1/health/service/large-000?stale"
-)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,26 +65,51 @@ func newBenchPeersCommand() *cobra.Command {
 }
 
 func (o peersOptions) validate() error {
-	errs := []error{validateRun(o.rounds, o.window, o.out), o.form.Validate()}
+	errs := []error{o.form.Validate()}
+	if o.rounds < 1 {
+		errs = append(errs, fmt.Errorf("--rounds: %d is less than 1", o.rounds))
+	}
+	if o.window < 10*time.Millisecond {
+		errs = append(errs, fmt.Errorf("--window: %v is less than 10ms", o.window))
+	}
+	for _, path := range o.out {
+		if ext := filepath.Ext(path); ext != ".json" && ext != ".md" {
+			errs = append(errs, fmt.Errorf("--out: %s ends neither in .json nor in .md", path))
+		}
+	}
 	for _, name := range o.peers {
 		errs = append(errs, cli.OneOf("--peers", name, allPeers))
 	}
 	return errors.Join(errs...)
 }
 
+// run measures everything and reports it.
 func (o peersOptions) run(ctx context.Context, out, progress io.Writer) error {
-	const instances = 1000
-	plan := ratiosPlan{rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: instances}
-	ratios, setting, end, err := beginRun(ctx, o.server, o.data, plan, progress)
+	if err := errors.Join(clearSettings(), o.server.find()); err != nil {
+		return err
+	}
+	gcPercent, err := o.server.gcPercent(ctx)
 	if err != nil {
 		return err
 	}
-	defer end()
-	r := &peersRun{ratiosRun: ratios, found: o.found}
+	dir, remove, err := temporaryData(o.data)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	machine, err := describeMachine(dir)
+	if err != nil {
+		return err
+	}
+	r := &peersRun{
+		rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 1000,
+		server: o.server, gcPercent: gcPercent, found: o.found, dir: dir, progress: progress, began: time.Now(),
+	}
+	report := &peersReport{version, time.Now().UTC().Format(time.DateOnly), machine, r}
 	if err := r.all(ctx, o.peers); err != nil {
 		return err
 	}
-	return o.publish(&peersReport{setting, r}, out)
+	return o.publish(report, out)
 }
 
 // publish prints and writes the report. What it leaves open is an error.
@@ -101,7 +124,7 @@ func (o peersOptions) publish(r *peersReport, out io.Writer) error {
 	}
 	var errs []error
 	for _, path := range o.out {
-		errs = append(errs, writeReport(path, "peers", r, r.markdown()))
+		errs = append(errs, r.write(path))
 	}
 	if r.disturbed() {
 		errs = append(errs, errors.New(notQuiet))
@@ -119,11 +142,11 @@ func (o peersOptions) publish(r *peersReport, out io.Writer) error {
 
 // all measures the systems in turn, in every round.
 func (r *peersRun) all(ctx context.Context, peers []string) error {
-	bare, err := r.startBare(ctx)
+	bare, err := startBare(ctx, r.dir, r.gcPercent)
 	if err != nil {
 		return err
 	}
-	defer bare.Stop()
+	defer bare.stop()
 	r.lacks, r.versions = map[string]string{}, map[string]string{}
 	systems := r.systems(peers)
 	for _, s := range systems {
@@ -144,7 +167,7 @@ func (r *peersRun) all(ctx context.Context, peers []string) error {
 				r.reportProgress("%s: not measured: %v", s.name, err)
 			}
 		}
-		if err := r.measureBare(ctx); err != nil {
+		if err := r.measureBare(ctx, bare.addr); err != nil {
 			return err
 		}
 	}
@@ -171,7 +194,7 @@ func (r *peersRun) measureSystem(ctx context.Context, s peerSystem) error {
 		return err
 	}
 	for _, row := range s.rows {
-		err := r.underOneLeader(ctx, figureName(row.System+", "+row.Operation+", "+row.Call), c, func(leader string) (func(), error) {
+		err := r.underOneLeader(ctx, row.System+", "+row.Operation+", "+row.Call, c, func(leader string) (func(), error) {
 			return r.measureRow(ctx, c, row, leader, max(s.warms, 1))
 		})
 		if err != nil {
@@ -179,6 +202,34 @@ func (r *peersRun) measureSystem(ctx context.Context, s peerSystem) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// underOneLeader repeats a measurement until the same node led from its beginning to its end: otherwise it would have
+// measured the election. measure is given the leader's address; the function that it returns records the result.
+func (r *peersRun) underOneLeader(ctx context.Context, what string, c peerCluster, measure func(leader string) (record func(), err error)) error {
+	const tries = 3
+	for range tries {
+		before, err := awaitLeader(ctx, c)
+		if err != nil {
+			return err
+		}
+		syncDisk()
+		record, err := measure(before)
+		if err != nil {
+			return err
+		}
+		after, err := awaitLeader(ctx, c)
+		if err != nil {
+			return err
+		}
+		if after == before {
+			record()
+			return nil
+		}
+		r.notes = append(r.notes, fmt.Sprintf("Leadership moved during %q, which was measured again.", what))
+		r.reportProgress("leadership moved during %q: once more", what)
+	}
+	return fmt.Errorf("%s: leadership moved in each of %d tries", what, tries)
 }
 
 // prepare makes what a system's loads need. What a busy machine has kept from being done is done again.
@@ -214,7 +265,7 @@ func (r *peersRun) measureRow(ctx context.Context, c peerCluster, row *peerRow, 
 		row.countWrong(result.wrong)
 		s := peerSample{
 			Rate: float64(result.right) / r.window.Seconds(), Bytes: result.bytes,
-			P50: milliseconds(result.p50), P99: milliseconds(result.p99),
+			P50: result.p50.Seconds() * 1000, P99: result.p99.Seconds() * 1000,
 			CPU: float64((after.servers - before.servers).Microseconds()) / float64(max(result.right, 1)),
 		}
 		row.Samples = append(row.Samples, s)
@@ -225,7 +276,7 @@ func (r *peersRun) measureRow(ctx context.Context, c peerCluster, row *peerRow, 
 
 // measureBare puts the loads of all rows on the bare handler, while no system runs: rows of one operation share a
 // load, and reads fetch as many bytes.
-func (r *peersRun) measureBare(ctx context.Context) error {
+func (r *peersRun) measureBare(ctx context.Context, addr string) error {
 	rates := map[string]float64{}
 	for _, row := range r.rows {
 		if len(row.Samples) == 0 || row.Samples[len(row.Samples)-1].Bare > 0 { // not measured in this round
@@ -240,7 +291,7 @@ func (r *peersRun) measureBare(ctx context.Context) error {
 		if _, known := rates[what]; !known {
 			l.want = http.StatusOK
 			syncDisk()
-			result, err := l.send(ctx, r.bare, r.warm, r.window, func() {})
+			result, err := l.send(ctx, addr, r.warm, r.window, func() {})
 			if err != nil {
 				return err
 			}
@@ -253,6 +304,11 @@ func (r *peersRun) measureBare(ctx context.Context) error {
 		s.Bare = rates[what]
 	}
 	return nil
+}
+
+// reportProgress writes a line of progress.
+func (r *peersRun) reportProgress(format string, args ...any) {
+	fmt.Fprintf(r.progress, "%4.0f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // peerUse is the processor time used so far.
@@ -274,105 +330,4 @@ func useOf(c peerCluster) peerUse {
 func (u peerUse) others(later peerUse, loadCPU time.Duration) float64 {
 	took := (later.busy - u.busy) - (later.own - u.own) - (later.servers - u.servers) - loadCPU
 	return max(0, took.Seconds()/later.at.Sub(u.at).Seconds()/float64(runtime.NumCPU()))
-}
-
-// fault says why a row does not count, or returns "" if it does.
-func (row *peerRow) fault(rounds int) string {
-	switch {
-	case len(row.Wrong) > 0:
-		return "invalid: " + row.Wrong.String()
-	case len(row.Samples) < rounds:
-		return fmt.Sprintf("not measured: %d of %d rounds", len(row.Samples), rounds)
-	case slices.ContainsFunc(row.Samples, func(s peerSample) bool { return s.Rate == 0 || s.Bare == 0 }):
-		return "invalid: nothing was answered in time"
-	}
-	return ""
-}
-
-// of returns the spread of something over the rounds.
-func (row *peerRow) of(value func(peerSample) float64) string {
-	var values []float64
-	for _, s := range row.Samples {
-		values = append(values, value(s))
-	}
-	return spreadOf(values).text("")
-}
-
-// peersReport is the result of a run.
-type peersReport struct {
-	runSetting
-	*peersRun
-}
-
-// Table implements cli.Tabler.
-func (r *peersReport) Table() [][]string {
-	cells := [][]string{{"OPERATION", "SYSTEM", "CALL", "/S", "BARE /S", "OF BARE", "P50 MS", "P99 MS", "SERVERS' CPU µS", "MB/S", "WHEN IT ANSWERS"}}
-	for _, operation := range peerOperations {
-		for _, row := range r.rows {
-			if row.Operation != operation {
-				continue
-			}
-			measured := []string{row.fault(r.rounds), "", "", "", "", "", ""}
-			if measured[0] == "" {
-				measured = row.cells()
-			}
-			cells = append(cells, slices.Concat([]string{operation, row.System, row.Call}, measured, []string{row.Promise}))
-		}
-	}
-	return cells
-}
-
-// cells returns the figures of a row that counts.
-func (row *peerRow) cells() []string {
-	bytes := ""
-	if row.Operation == listing {
-		bytes = row.of(func(s peerSample) float64 { return s.Rate * float64(s.Bytes) / 1e6 })
-	}
-	return []string{
-		row.of(func(s peerSample) float64 { return s.Rate }), row.of(func(s peerSample) float64 { return s.Bare }),
-		row.of(func(s peerSample) float64 { return s.Rate / s.Bare }),
-		row.of(func(s peerSample) float64 { return s.P50 }), row.of(func(s peerSample) float64 { return s.P99 }),
-		row.of(func(s peerSample) float64 { return s.CPU }), bytes,
-	}
-}
-
-// quiet is the share of the processors that others may take.
-const quiet = 0.1
-
-// remarks returns the sentences below the table.
-func (r *peersReport) remarks() []string {
-	remarks := slices.Clone(r.notes)
-	if len(r.versions) > 0 {
-		remarks = append(remarks, "Versions: "+strings.Join(slices.Sorted(maps.Values(r.versions)), ", ")+".")
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.lacks)) {
-		remarks = append(remarks, fmt.Sprintf("%s was not measured: %s", name, r.lacks[name]))
-	}
-	if len(r.others) > 0 {
-		s := spreadOf(r.others)
-		remarks = append(remarks, fmt.Sprintf("Other programs and the kernel took %.0f %% of the processors (median; at most %.0f %%).", 100*s.Median, 100*s.Max))
-	}
-	if r.disturbed() {
-		remarks = append(remarks, "These figures decide nothing: "+notQuiet+".")
-	}
-	return remarks
-}
-
-const notQuiet = "the machine was not quiet: repeat the run when it is"
-
-// disturbed reports whether other programs took so much of the processors that the figures decide nothing.
-func (r *peersReport) disturbed() bool { return len(r.others) > 0 && spreadOf(r.others).Median > quiet }
-
-func (r *peersReport) plan() string {
-	return fmt.Sprintf("%s of %v for each figure; %s instances", roundsText(r.rounds), r.window, shortNumber(float64(r.instances)))
-}
-
-func (r *peersReport) markdown() []byte { return r.page(r.plan(), r.remarks(), r.Table()) }
-
-// MarshalJSON implements json.Marshaler.
-func (r *peersReport) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"version": r.Version, "date": r.Date, "machine": r.Machine, "plan": r.plan(), "rows": r.rows,
-		"remarks": r.remarks(),
-	})
 }

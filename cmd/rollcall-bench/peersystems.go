@@ -46,13 +46,22 @@ const (
 
 // peersRun is one run of bench peers.
 type peersRun struct {
-	*ratiosRun
-	found    peerPrograms
-	rows     []*peerRow
-	lacks    map[string]string // why a system was not measured, or not completely
-	versions map[string]string // the peers' versions, in their own words
-	others   []float64         // share of the processors that neither load nor servers took, for each measurement
-	sessions []string          // of the measured cluster
+	rounds       int
+	warm, window time.Duration // of each load
+	instances    int
+	server       server
+	gcPercent    int      // of the server's nodes, and of the bare handler
+	settings     []string // of every node of Rollcall, other than the defaults
+	found        peerPrograms
+	dir          string
+	progress     io.Writer
+	began        time.Time
+	notes        []string // sentences below the table
+	rows         []*peerRow
+	lacks        map[string]string // why a system was not measured, or not completely
+	versions     map[string]string // the peers' versions, in their own words
+	others       []float64         // share of the processors that neither load nor servers took, for each measurement
+	sessions     []string          // of the measured cluster
 }
 
 // peerRow is a way to perform an operation at a system: a row of the table.
@@ -97,7 +106,8 @@ type peerSystem struct {
 
 // peerCluster is a running system.
 type peerCluster interface {
-	led
+	// leaderAddr returns the address at which the leader, or one node for all, serves clients.
+	leaderAddr(context.Context) (string, error)
 	processes() []*localcluster.Process
 	stop()
 }
@@ -175,15 +185,15 @@ type httpLoad struct {
 }
 
 func (l httpLoad) send(ctx context.Context, addr string, warm, window time.Duration, begun func()) (loadResult, error) {
-	b := load.Bulk{Targets: []string{addr}, Conns: l.conns, Requests: l.requests, Want: l.want}
+	b := load.Bulk{Target: addr, Conns: l.conns, Requests: l.requests, Want: l.want}
 	b.Window = max(warm, time.Millisecond) // without a window the load would not end
-	before, err := b.Closed(ctx)
+	before, err := b.Send(ctx)
 	if err != nil {
 		return loadResult{}, err
 	}
 	begun()
 	b.Window = window
-	result, err := b.Closed(ctx)
+	result, err := b.Send(ctx)
 	if err != nil {
 		return loadResult{}, err
 	}

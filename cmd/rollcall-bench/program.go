@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -42,29 +41,25 @@ func (s *server) find() error {
 	return nil
 }
 
-// serverDefaults are server settings that the baselines share, because they are not part of the comparison.
-type serverDefaults struct {
-	GC struct {
-		Percent int `yaml:"percent"`
-	} `yaml:"gc"`
-	Test struct {
-		CommitTimeout time.Duration `yaml:"commit-timeout"`
-	} `yaml:"test"`
-}
-
-// defaults asks the server's program for them.
-func (s *server) defaults(ctx context.Context) (d serverDefaults, err error) {
+// gcPercent asks the server's program for its setting of the garbage collector, which the bare handler shares: it is
+// not part of the comparison.
+func (s *server) gcPercent(ctx context.Context) (int, error) {
 	text, err := exec.CommandContext(ctx, s.path, "config", "show", "--effective", "--data-dir", "unused").Output()
 	if err != nil {
-		return d, fmt.Errorf("ask %s for its settings: %w", s.path, err)
+		return 0, fmt.Errorf("ask %s for its settings: %w", s.path, err)
 	}
-	if err := yaml.Unmarshal(text, &d); err != nil {
-		return d, fmt.Errorf("read the settings of %s: %w", s.path, err)
+	var settings struct {
+		GC struct {
+			Percent int `yaml:"percent"`
+		} `yaml:"gc"`
 	}
-	if d.GC.Percent == 0 || d.Test.CommitTimeout == 0 {
-		return d, fmt.Errorf("%s config show names no gc.percent or no test.commit-timeout", s.path)
+	if err := yaml.Unmarshal(text, &settings); err != nil {
+		return 0, fmt.Errorf("read the settings of %s: %w", s.path, err)
 	}
-	return d, nil
+	if settings.GC.Percent == 0 {
+		return 0, fmt.Errorf("%s config show names no gc.percent", s.path)
+	}
+	return settings.GC.Percent, nil
 }
 
 // clearSettings keeps settings in the environment from the nodes: they are measured with the defaults. Variables that
@@ -94,4 +89,33 @@ func isSetting(name string) bool {
 	return slices.ContainsFunc([]string{"ROLLCALL_", "EUREKA_", "SPRING_", "SERVER_", "MANAGEMENT_", "LOGGING_"}, func(prefix string) bool {
 		return strings.HasPrefix(name, prefix)
 	})
+}
+
+// temporaryData makes a directory below data, and data if it is missing. remove removes the directories that it made,
+// unless other files were put into them meanwhile.
+func temporaryData(data string) (dir string, remove func(), err error) {
+	made := absent(data)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return "", nil, fmt.Errorf("--data: %w", err)
+	}
+	if dir, err = os.MkdirTemp(data, "run-"); err != nil {
+		return "", nil, fmt.Errorf("--data: %w", err)
+	}
+	return dir, func() {
+		os.RemoveAll(dir)
+		for _, d := range made {
+			os.Remove(d)
+		}
+	}, nil
+}
+
+// absent lists those of a directory and its parents that do not exist.
+func absent(dir string) []string {
+	var all []string
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return all
+		}
+		all = append(all, dir)
+	}
 }

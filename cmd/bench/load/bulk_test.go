@@ -50,18 +50,16 @@ func TestBulkGoesOnWhereTheServerClosesAConnection(t *testing.T) {
 			w.Header().Set("Connection", "close")
 		}
 	})
-	r := need.Got(Bulk{Targets: []string{server.addr}, Conns: 1, Requests: times(10, get1), Want: 200}.Closed(t.Context()))(t)
+	r := need.Got(Bulk{Target: server.addr, Conns: 1, Requests: times(10, get1), Want: 200}.Send(t.Context()))(t)
 	expect.That(t, r.Right == 10 && len(r.Wrong) == 0, "%d right, wrong: %v, want 10 right", r.Right, r.Wrong)
 }
 
 func TestBulkSendsAndCountsEveryRequestOnce(t *testing.T) {
-	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
-	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}
-	r := need.Got(l.Closed(t.Context()))(t)
-	expect.That(t, r.Right == 200 && len(r.Wrong) == 0 && r.Rate > 0 && r.Latency.TotalCount() == 200,
-		"%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.Right, r.Rate, r.Latency.TotalCount(), r.Wrong)
-	expect.That(t, a.requests.Load() == 100 && b.requests.Load() == 100,
-		"the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
+	s := newBenchServer(t, ok)
+	r := need.Got(Bulk{Target: s.addr, Conns: 4, Requests: times(50, get1), Want: 200}.Send(t.Context()))(t)
+	expect.That(t, r.Right == 200 && len(r.Wrong) == 0 && r.Latency.TotalCount() == 200,
+		"%d right, %d latencies, wrong: %v, want 200 right", r.Right, r.Latency.TotalCount(), r.Wrong)
+	expect.Equal(t, s.requests.Load(), 200, "the target's requests")
 }
 
 func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
@@ -73,8 +71,8 @@ func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
 			panic(http.ErrAbortHandler) // closes the connection without a response
 		}
 	})
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
-	r := need.Got(l.Closed(t.Context()))(t)
+	l := Bulk{Target: s.addr, Conns: 1, Requests: times(40, get1), Want: 200}
+	r := need.Got(l.Send(t.Context()))(t)
 	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
 	expect.That(t, r.Right == 20 && r.Wrong.String() == want, "%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
 }
@@ -83,19 +81,22 @@ func TestBulkThatInsistsRepeatsWhatWasRefused(t *testing.T) {
 	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader([]int{200, 503, 200, 504}[n%4])
 	})
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
-	if r, err := l.Closed(t.Context()); err != nil || r.Right != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
+	l := Bulk{Target: s.addr, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
+	if r, err := l.Send(t.Context()); err != nil || r.Right != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
 		t.Errorf("%+v, %v, after %d requests; want 5 right answers to 10", r, err, s.requests.Load())
 	}
 }
 
 func TestBulkCountsItsWindowOnly(t *testing.T) {
-	s := newBenchServer(t, ok)
-	l := Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Warm: time.Second, Window: time.Second}
-	r := need.Got(l.Closed(t.Context()))(t)
-	sent := int(s.requests.Load())
-	expect.That(t, r.Right != 0 && r.Right < sent, "counted %d of %d requests, want some but not those of the warm-up", r.Right, sent)
-	expect.Equal(t, r.Rate, float64(r.Right)/l.Window.Seconds(), "rate:")
+	const window = 500 * time.Millisecond
+	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
+		if n == 3 {
+			<-time.After(2 * window)
+		}
+	})
+	r := need.Got(Bulk{Target: s.addr, Conns: 1, Requests: get1, Want: 200, Window: window}.Send(t.Context()))(t)
+	sent := s.requests.Load()
+	expect.That(t, r.Right < 3 && sent <= 3 && len(r.Wrong) == 0, "counted %d of %d requests, wrong: %v, want none that came after the window", r.Right, sent, r.Wrong)
 }
 
 func TestBulkEndsWithItsContext(t *testing.T) {
@@ -105,39 +106,12 @@ func TestBulkEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	})
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
-	expect.Equal(t, expect.Err(l.Closed(ctx)), context.Canceled, "got")
-	expect.Equal(t, expect.Err(l.Open(ctx, 100)), context.Canceled, "open loop: got")
+	l := Bulk{Target: s.addr, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
+	expect.Equal(t, expect.Err(l.Send(ctx)), context.Canceled, "got")
 }
 
 func TestBulkWithoutAServerIsAnError(t *testing.T) {
-	l := Bulk{Targets: []string{"127.0.0.1:1"}, Conns: 2, Requests: get1, Want: 200}
-	_, err := l.Closed(t.Context())
+	l := Bulk{Target: "127.0.0.1:1", Conns: 2, Requests: get1, Want: 200}
+	_, err := l.Send(t.Context())
 	expect.That(t, err != nil && strings.Contains(err.Error(), "127.0.0.1:1"), "got %v, want an error that names the address", err)
-}
-
-// A server that stalls for half a second is slow once to a client that waits, but is slow to every client that would
-// have sent meanwhile.
-func TestBulkOpenLoopOmitsNothingThatAStallHeldUp(t *testing.T) {
-	const (
-		stall = 500 * time.Millisecond
-		rate  = 200.0
-		slow  = stall / 2
-	)
-	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
-		if n == 20 {
-			<-time.After(stall)
-		}
-	})
-	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Second}
-	r := need.Got(l.Open(t.Context(), rate))(t)
-	got := int64(0)
-	for _, bar := range r.Latency.Distribution() {
-		if bar.From >= slow.Microseconds() {
-			got += bar.Count
-		}
-	}
-	// Due in the first half of the stall, and so delayed by more than half of it.
-	atLeast := int64(rate * slow.Seconds() * 0.8)
-	expect.That(t, got >= atLeast && r.Right == int(rate), "%d of %d requests were slower than %v, want at least %d of %v", got, r.Right, slow, atLeast, rate)
 }

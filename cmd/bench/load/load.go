@@ -9,7 +9,7 @@
 //	keys.go      reads and writes of the watched keys, and fetches
 //	records.go   counts and latencies, what single clients had to bear, and the history of the watched keys
 //	watchers.go  streams of changes
-//	bulk.go      prepared requests without a scenario, for the benchmarks of ratios
+//	bulk.go      prepared requests without a scenario, for the table beside peers
 package load
 
 import (
