@@ -5,62 +5,61 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// benchLimit bounds a benchmark's load, so that a server that does not answer ends it.
-const benchLimit = 10 * time.Minute
-
-// benchLoad is a load on a node, or over several.
+// benchLoad is a load on the leader, or on its targets if it has any.
 type benchLoad struct {
-	at       []string // addresses; nil means the leader
-	conns    int
-	requests load.Workload
-	want     int     // the only right status
-	rate     float64 // per second, however long responses take; 0 means each connection's next request follows a response
+	load.Bulk
+	rate float64 // per second, however long responses take; 0 means that a connection's next request follows a response
+}
+
+func newBenchLoad(conns int, requests load.Workload, want int) benchLoad {
+	return benchLoad{Bulk: load.Bulk{Conns: conns, Requests: requests, Want: want}}
 }
 
 // fetching returns a load that fetches a document, compressed.
 func fetching(conns int, path string) benchLoad {
-	return benchLoad{conns: conns, requests: fetchesOf(path), want: http.StatusOK}
+	return newBenchLoad(conns, fetchesOf(path), http.StatusOK)
+}
+
+// at returns the load with other targets, and another rate.
+func (l benchLoad) at(rate float64, addrs ...string) benchLoad {
+	l.rate, l.Targets = rate, addrs
+	return l
 }
 
 // run sends the cluster one request for each turn of the benchmark's loop. It reports latencies and the processor time
 // of all nodes for a request, and returns the bytes of a response.
 func (l benchLoad) run(b *testing.B, c peerCluster) (body int64) {
+	const warmUp = 250 * time.Millisecond
 	b.Helper()
 	underOneLeader(b, c, func(leader string) {
-		if l.at == nil {
-			l.at = []string{leader}
+		if l.Targets == nil {
+			l.Targets = []string{leader}
 		}
-		warm := l.start(b)
-		for n, begin := 0, time.Now(); time.Since(begin) < 250*time.Millisecond; n++ {
-			warm.hand(n)
-		}
-		warm.end(b)
 		s := l.start(b)
+		for n := 0; time.Since(s.begun) < warmUp; n++ {
+			s.hand(n, true)
+		}
+		s.begun = time.Now()
 		before := useOf(c)
 		for n := 0; b.Loop(); n++ {
-			s.hand(n)
+			s.hand(n, false)
 		}
-		latencies := s.end(b)
 		after := useOf(c)
+		result := s.end(b)
+		body = result.Body
 		b.ReportMetric(float64(after.servers-before.servers)/float64(b.N), "cpu-ns/op")
-		took := after.at.Sub(before.at) // until the last response, for which the end of the loop does not wait
 		if l.rate > 0 {
-			took = 0 // the rate decides it: it is not shown
+			b.ReportMetric(0, "ns/op") // the rate decides it
 		}
-		b.ReportMetric(float64(took)/float64(b.N), "ns/op")
-		reportQuantiles(b, latencies)
-		body = s.body
+		reportQuantiles(b, result.Latencies)
 	})
 	return body
 }
@@ -72,80 +71,55 @@ func (l benchLoad) beside(b *testing.B) (end func() []time.Duration) {
 	go func() {
 		defer close(handed)
 		for n := 0; ctx.Err() == nil; n++ {
-			s.hand(n)
+			s.hand(n, false)
 		}
 	}()
 	return func() []time.Duration {
 		stop()
 		<-handed
-		return s.end(b)
+		return s.end(b).Latencies
 	}
 }
 
-// start opens the connections of the load.
+// start begins to send what is handed out.
 func (l benchLoad) start(b *testing.B) *sending {
-	b.Helper()
-	s := &sending{benchLoad: l, due: make(chan time.Time, int(l.rate))}
-	for i := range l.conns {
-		c := need.Got(wire.Dial(l.at[i%len(l.at)], time.Now().Add(benchLimit)))(b)
-		next := l.requests(i, l.conns)
-		s.senders.Go(func() error {
-			defer c.Close()
-			return s.send(c, next)
-		})
-	}
-	s.begun = time.Now()
+	s := &sending{turns: make(chan load.Turn, int(l.rate)), ended: make(chan struct{}), rate: l.rate, begun: time.Now()}
+	l.Turns = s.turns
+	go func() {
+		defer close(s.ended)
+		s.result, s.err = l.Send(b.Context())
+	}()
 	return s
 }
 
-// sending is a load under way. For each time on due, the next idle connection sends its next request.
+// sending is a load under way.
 type sending struct {
-	benchLoad
-	due     chan time.Time // zero means when a connection takes it
-	begun   time.Time
-	senders errgroup.Group
-
-	mu        sync.Mutex // guards what follows
-	latencies []time.Duration
-	body      int64
+	turns  chan load.Turn
+	rate   float64
+	begun  time.Time
+	ended  chan struct{} // closed when what follows is complete
+	result *load.BulkResult
+	err    error
 }
 
-// hand lets the n-th request be sent, once it is due.
-func (s *sending) hand(n int) {
-	var due time.Time
+// hand lets the n-th request since begun be sent, once it is due.
+func (s *sending) hand(n int, warm bool) {
+	turn := load.Turn{Warm: warm}
 	if s.rate > 0 {
-		due = s.begun.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
-		wire.SleepUntil(due)
+		turn.Due = s.begun.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
+		wire.SleepUntil(turn.Due)
 	}
-	s.due <- due
+	s.turns <- turn
 }
 
-// send sends what is handed out, over one connection. After an error it sends nothing more, but keeps hand going.
-func (s *sending) send(c *wire.Conn, next func() []byte) (err error) {
-	var latencies []time.Duration
-	for due := range s.due {
-		if err != nil {
-			continue
-		}
-		if due.IsZero() {
-			due = time.Now()
-		}
-		if _, err = exchange(c, next(), s.want); err == nil {
-			latencies = append(latencies, time.Since(due))
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.latencies, s.body = append(s.latencies, latencies...), max(s.body, c.Size())
-	return err
-}
-
-// end waits for the last responses, and returns all latencies. A wrong response ends the benchmark.
-func (s *sending) end(b *testing.B) []time.Duration {
+// end waits for the last responses. A wrong one ends the benchmark.
+func (s *sending) end(b *testing.B) *load.BulkResult {
 	b.Helper()
-	close(s.due)
-	need.OK(b, s.senders.Wait())
-	return s.latencies
+	close(s.turns)
+	<-s.ended
+	need.OK(b, s.err)
+	need.That(b, len(s.result.Wrong) == 0, "wrong answers: %v", s.result.Wrong)
+	return s.result
 }
 
 // exchange sends a request and returns how long its response took.
@@ -175,11 +149,10 @@ func get(b *testing.B, addr, path string) time.Duration {
 // reportQuantiles reports the median, the 99th percentile and the longest of some times.
 func reportQuantiles(b *testing.B, times []time.Duration) {
 	b.Helper()
-	need.That(b, len(times) > 0, "nothing was measured")
 	slices.Sort(times)
-	b.ReportMetric(float64(times[len(times)/2]), "p50-ns")
-	b.ReportMetric(float64(times[len(times)*99/100]), "p99-ns")
-	b.ReportMetric(float64(times[len(times)-1]), "max-ns")
+	b.ReportMetric(float64(quantile(times, 50)), "p50-ns")
+	b.ReportMetric(float64(quantile(times, 99)), "p99-ns")
+	b.ReportMetric(float64(quantile(times, 100)), "max-ns")
 }
 
 // underOneLeader measures while one node leads, and ends the benchmark if another one leads at the end: it would have

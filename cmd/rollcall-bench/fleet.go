@@ -64,7 +64,7 @@ func (f benchFleet) registerAt(ctx context.Context, addr string) error {
 // prepareAt sends requests until the workload ends. All must be answered as wanted; those answered 503 or 504 are
 // repeated.
 func prepareAt(ctx context.Context, addr, what string, conns, want int, w load.Workload) error {
-	r, err := load.Bulk{Target: addr, Conns: conns, Requests: w, Want: want, Insist: true}.Send(ctx)
+	r, err := load.Bulk{Targets: []string{addr}, Conns: conns, Requests: w, Want: want, Insist: true}.Send(ctx)
 	if err == nil && len(r.Wrong) > 0 {
 		err = errors.New(r.Wrong.String())
 	}

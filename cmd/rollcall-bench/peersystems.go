@@ -185,7 +185,7 @@ type httpLoad struct {
 }
 
 func (l httpLoad) send(ctx context.Context, addr string, warm, window time.Duration, begun func()) (loadResult, error) {
-	b := load.Bulk{Target: addr, Conns: l.conns, Requests: l.requests, Want: l.want}
+	b := load.Bulk{Targets: []string{addr}, Conns: l.conns, Requests: l.requests, Want: l.want}
 	b.Window = max(warm, time.Millisecond) // without a window the load would not end
 	before, err := b.Send(ctx)
 	if err != nil {
@@ -200,7 +200,15 @@ func (l httpLoad) send(ctx context.Context, addr string, warm, window time.Durat
 	for how, n := range before.Wrong {
 		result.Wrong[how] += n
 	}
-	return loadResult{right: result.Right, p50: result.Quantile(50), p99: result.Quantile(99), bytes: result.Body, wrong: result.Wrong}, nil
+	return loadResult{right: len(result.Latencies), p50: quantile(result.Latencies, 50), p99: quantile(result.Latencies, 99), bytes: result.Body, wrong: result.Wrong}, nil
+}
+
+// quantile returns the time that a share (percent) of sorted times does not exceed, or 0 if there are none.
+func quantile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[(len(sorted)-1)*percent/100]
 }
 
 // rowOf returns a row without figures.

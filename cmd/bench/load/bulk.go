@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
@@ -19,16 +17,25 @@ import (
 // complete and valid until the next call; nil ends the connection's work.
 type Workload func(conn, conns int) (next func() []byte)
 
-// Bulk is a load of prepared requests, sent to one node over keep-alive connections; only the status of a response
-// counts.
+// Bulk is a load of prepared requests, sent over keep-alive connections; only the status of a response counts.
+// Connection i goes to target i modulo the number of targets.
 type Bulk struct {
-	Target   string // address
+	Targets  []string // addresses
 	Conns    int
 	Requests Workload
-	Want     int           // the only right status
-	Window   time.Duration // how long requests are sent; 0 means until they end
+	Want     int // the only right status
+	// Turns says when requests are sent, each by the next idle connection, until it is closed. If nil, each connection
+	// sends its next request when the previous one was answered.
+	Turns  <-chan Turn
+	Window time.Duration // without Turns, how long requests are sent; 0 means until they end
 	// repeat requests answered 503 or 504; for loads that only prepare, whose requests may be performed twice
 	Insist bool
+}
+
+// Turn is a request of a load that is due.
+type Turn struct {
+	Due  time.Time // from which its latency counts; zero means when a connection takes the turn
+	Warm bool      // it does not count
 }
 
 // Bounds of a load, so that a server that does not answer ends the run instead of blocking it.
@@ -38,8 +45,7 @@ const (
 	insistPause = 20 * time.Millisecond
 )
 
-// Send sends each connection's next request when the previous one was answered, and counts what was answered within the
-// window.
+// Send sends the load, and counts what was answered within the window.
 func (b Bulk) Send(ctx context.Context) (*BulkResult, error) {
 	longest := bulkLongest
 	if b.Window > 0 {
@@ -47,9 +53,10 @@ func (b Bulk) Send(ctx context.Context) (*BulkResult, error) {
 	}
 	senders := make([]*bulkSender, b.Conns)
 	for i := range senders {
-		s := &bulkSender{Bulk: b, ctx: ctx, until: time.Now().Add(longest), wrong: make(WrongResponses)}
+		s := &bulkSender{Bulk: b, ctx: ctx, target: b.Targets[i%len(b.Targets)], until: time.Now().Add(longest), wrong: make(WrongResponses)}
 		s.next = b.Requests(i, b.Conns)
 		if s.dial(); s.err != nil {
+			b.drain()
 			return nil, s.err
 		}
 		defer func() { s.c.Close() }()
@@ -61,12 +68,9 @@ func (b Bulk) Send(ctx context.Context) (*BulkResult, error) {
 		all.Go(func() { s.send(end) })
 	}
 	all.Wait()
-	r := &BulkResult{Latency: NewLatency(), Wrong: make(WrongResponses)}
+	r := &BulkResult{Wrong: make(WrongResponses)}
 	for _, s := range senders {
-		r.Right += len(s.latencies)
-		for _, µs := range s.latencies {
-			r.Latency.RecordValue(min(int64(µs), LongestLatency)) // cannot fail: in range
-		}
+		r.Latencies = append(r.Latencies, s.latencies...)
 		for how, n := range s.wrong {
 			r.Wrong[how] += n
 		}
@@ -75,20 +79,23 @@ func (b Bulk) Send(ctx context.Context) (*BulkResult, error) {
 		}
 		r.Body = max(r.Body, s.body)
 	}
+	slices.Sort(r.Latencies)
 	return r, ctx.Err()
+}
+
+// drain takes the turns that no connection takes, so that nobody waits for one.
+func (b Bulk) drain() {
+	if b.Turns != nil {
+		for range b.Turns {
+		}
+	}
 }
 
 // BulkResult is the result of a load.
 type BulkResult struct {
-	Right   int // answers that count
-	Latency *hdrhistogram.Histogram
-	Body    int64 // bytes of a right response's body
-	Wrong   WrongResponses
-}
-
-// Quantile returns the latency that a share of the requests (percent) did not exceed.
-func (r *BulkResult) Quantile(percent float64) time.Duration {
-	return time.Duration(r.Latency.ValueAtQuantile(percent)) * time.Microsecond
+	Latencies []time.Duration // of the answers that count, sorted
+	Body      int64           // bytes of a right response's body
+	Wrong     WrongResponses
 }
 
 // WrongResponses counts responses other than the expected one, by what was wrong.
@@ -106,30 +113,32 @@ func (w WrongResponses) String() string {
 // bulkSender is one connection of a load, with its counts.
 type bulkSender struct {
 	Bulk
-	ctx   context.Context // of the load
-	until time.Time       // when every exchange fails
-	next  func() []byte   // of the workload
+	ctx    context.Context // of the load
+	target string          // address
+	until  time.Time       // when every exchange fails
+	next   func() []byte   // of the workload
 
 	c         *wire.Conn
-	err       error    // of the last dial, which left no connection
-	latencies []uint32 // in µs, of the right responses that count
-	body      int64    // bytes of the newest right response's body
+	err       error           // of the last dial, which left no connection
+	latencies []time.Duration // of the right responses that count
+	body      int64           // bytes of the newest right response's body
 	wrong     WrongResponses
 }
 
 // dial makes a new connection.
 func (s *bulkSender) dial() {
 	var c *wire.Conn
-	if c, s.err = wire.Dial(s.Target, s.until); s.err == nil {
+	if c, s.err = wire.Dial(s.target, s.until); s.err == nil {
 		s.c = c
 	}
 }
 
 // send sends one request after the other, and counts the responses that come before the end.
 func (s *bulkSender) send(end time.Time) {
+	defer s.drain()
 	for s.err == nil && s.ctx.Err() == nil {
-		now := time.Now()
-		if s.Window > 0 && !now.Before(end) {
+		turn, more := s.turn(end)
+		if !more {
 			return
 		}
 		request := s.next()
@@ -137,10 +146,22 @@ func (s *bulkSender) send(end time.Time) {
 			return
 		}
 		ok, done := s.exchange(request)
-		if ok && (s.Window == 0 || !done.After(end)) {
-			s.latencies = append(s.latencies, uint32(done.Sub(now).Microseconds()))
+		if ok && !turn.Warm && (s.Window == 0 || !done.After(end)) {
+			s.latencies = append(s.latencies, done.Sub(turn.Due))
 		}
 	}
+}
+
+// turn waits for the next turn, if there is one.
+func (s *bulkSender) turn(end time.Time) (t Turn, more bool) {
+	if s.Turns == nil {
+		now := time.Now()
+		return Turn{Due: now}, s.Window == 0 || now.Before(end)
+	}
+	if t, more = <-s.Turns; t.Due.IsZero() {
+		t.Due = time.Now()
+	}
+	return t, more
 }
 
 // exchange reports whether the response was right, and when it came. Wrong responses always count; a broken connection

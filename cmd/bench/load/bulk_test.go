@@ -50,16 +50,46 @@ func TestBulkGoesOnWhereTheServerClosesAConnection(t *testing.T) {
 			w.Header().Set("Connection", "close")
 		}
 	})
-	r := need.Got(Bulk{Target: server.addr, Conns: 1, Requests: times(10, get1), Want: 200}.Send(t.Context()))(t)
-	expect.That(t, r.Right == 10 && len(r.Wrong) == 0, "%d right, wrong: %v, want 10 right", r.Right, r.Wrong)
+	r := need.Got(Bulk{Targets: []string{server.addr}, Conns: 1, Requests: times(10, get1), Want: 200}.Send(t.Context()))(t)
+	expect.That(t, len(r.Latencies) == 10 && len(r.Wrong) == 0, "%d right, wrong: %v, want 10 right", len(r.Latencies), r.Wrong)
 }
 
 func TestBulkSendsAndCountsEveryRequestOnce(t *testing.T) {
+	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
+	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}
+	r := need.Got(l.Send(t.Context()))(t)
+	expect.That(t, len(r.Latencies) == 200 && len(r.Wrong) == 0, "%d right, wrong: %v, want 200 right", len(r.Latencies), r.Wrong)
+	expect.That(t, a.requests.Load() == 100 && b.requests.Load() == 100,
+		"the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
+}
+
+// What a server that stalls keeps from being sent is slow, too: it counts from when it was due.
+func TestBulkSendsOneRequestForEachTurnAndCountsFromWhenItWasDue(t *testing.T) {
 	s := newBenchServer(t, ok)
-	r := need.Got(Bulk{Target: s.addr, Conns: 4, Requests: times(50, get1), Want: 200}.Send(t.Context()))(t)
-	expect.That(t, r.Right == 200 && len(r.Wrong) == 0 && r.Latency.TotalCount() == 200,
-		"%d right, %d latencies, wrong: %v, want 200 right", r.Right, r.Latency.TotalCount(), r.Wrong)
-	expect.Equal(t, s.requests.Load(), 200, "the target's requests")
+	turns := make(chan Turn, 5)
+	for i := range 5 {
+		turns <- Turn{Due: time.Now().Add(-time.Hour), Warm: i < 2}
+	}
+	close(turns)
+	r := need.Got(Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Turns: turns}.Send(t.Context()))(t)
+	expect.That(t, s.requests.Load() == 5 && len(r.Latencies) == 3 && r.Latencies[0] >= time.Hour,
+		"%d requests, of which count %v; want 5, and three of an hour", s.requests.Load(), r.Latencies)
+}
+
+func TestBulkThatFailsLeavesNobodyWaitingForATurn(t *testing.T) {
+	s := newBenchServer(t, func(int64, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for _, addr := range []string{s.addr, "127.0.0.1:1"} {
+		turns, ended := make(chan Turn), make(chan struct{})
+		go func() {
+			defer close(ended)
+			Bulk{Targets: []string{addr}, Conns: 1, Requests: get1, Want: 200, Turns: turns}.Send(t.Context())
+		}()
+		for range 10 {
+			turns <- Turn{}
+		}
+		close(turns)
+		<-ended
+	}
 }
 
 func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
@@ -71,18 +101,18 @@ func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
 			panic(http.ErrAbortHandler) // closes the connection without a response
 		}
 	})
-	l := Bulk{Target: s.addr, Conns: 1, Requests: times(40, get1), Want: 200}
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
 	r := need.Got(l.Send(t.Context()))(t)
 	want := "10 × status 503 instead of 200, 10 × unexpected EOF"
-	expect.That(t, r.Right == 20 && r.Wrong.String() == want, "%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
+	expect.That(t, len(r.Latencies) == 20 && r.Wrong.String() == want, "%d right, wrong: %v, want 20 and %s", len(r.Latencies), r.Wrong, want)
 }
 
 func TestBulkThatInsistsRepeatsWhatWasRefused(t *testing.T) {
 	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader([]int{200, 503, 200, 504}[n%4])
 	})
-	l := Bulk{Target: s.addr, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
-	if r, err := l.Send(t.Context()); err != nil || r.Right != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
+	if r, err := l.Send(t.Context()); err != nil || len(r.Latencies) != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
 		t.Errorf("%+v, %v, after %d requests; want 5 right answers to 10", r, err, s.requests.Load())
 	}
 }
@@ -94,9 +124,9 @@ func TestBulkCountsItsWindowOnly(t *testing.T) {
 			<-time.After(2 * window)
 		}
 	})
-	r := need.Got(Bulk{Target: s.addr, Conns: 1, Requests: get1, Want: 200, Window: window}.Send(t.Context()))(t)
+	r := need.Got(Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: window}.Send(t.Context()))(t)
 	sent := s.requests.Load()
-	expect.That(t, r.Right < 3 && sent <= 3 && len(r.Wrong) == 0, "counted %d of %d requests, wrong: %v, want none that came after the window", r.Right, sent, r.Wrong)
+	expect.That(t, len(r.Latencies) < 3 && sent <= 3 && len(r.Wrong) == 0, "counted %d of %d requests, wrong: %v, want none that came after the window", len(r.Latencies), sent, r.Wrong)
 }
 
 func TestBulkEndsWithItsContext(t *testing.T) {
@@ -106,12 +136,12 @@ func TestBulkEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	})
-	l := Bulk{Target: s.addr, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
+	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Window: time.Hour}
 	expect.Equal(t, expect.Err(l.Send(ctx)), context.Canceled, "got")
 }
 
 func TestBulkWithoutAServerIsAnError(t *testing.T) {
-	l := Bulk{Target: "127.0.0.1:1", Conns: 2, Requests: get1, Want: 200}
+	l := Bulk{Targets: []string{"127.0.0.1:1"}, Conns: 2, Requests: get1, Want: 200}
 	_, err := l.Send(t.Context())
 	expect.That(t, err != nil && strings.Contains(err.Error(), "127.0.0.1:1"), "got %v, want an error that names the address", err)
 }
