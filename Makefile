@@ -80,7 +80,7 @@ test-all: check race-node clients site test
 	$(GO) test -tags kept -run Kept -timeout 20m ./cmd/bench/report
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
 	$(GO) test -race -skip '^TestSeeds$$' -timeout 30m ./cmd/internal/sim
-	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_BENCH_INSTANCES=2000 $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m $(BENCHED)
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_BENCH_INSTANCES=2000 $(GO) test -run '^$$' -bench . -skip ApplyAtTheLimits -benchtime 1x -timeout 30m $(BENCHED)
 	$(MAKE) upgrades stacks
 	$(MAKE) fuzz FUZZTIME=5s
 
@@ -161,7 +161,7 @@ check:
 
 # COUNT rounds of the benchmarks whose names BENCH matches; docs/benchmarks.md explains them. With BASE, another server's program,
 # each round measures that one, too. The nodes' data is on the disk of this directory.
-COUNT   ?= 5
+COUNT   ?= 6
 BENCH   ?= .
 BASE    ?=
 BENCHED := ./cmd/rollcall-bench ./fsm ./fsm/access ./httpd/eurekaroutes
@@ -174,7 +174,7 @@ bench: build
 	  $(call measure,$(CURDIR)/$(BIN),$(BENCHED),new.txt); \
 	done
 	$(GO) tool benchstat -col /on $(RESULTS)/new.txt
-	@if [ -f $(RESULTS)/old.txt ]; then $(GO) tool benchstat $(RESULTS)/old.txt $(RESULTS)/new.txt; fi
+	@if [ -f $(RESULTS)/old.txt ]; then $(GO) tool benchstat old=$(RESULTS)/old.txt new=$(RESULTS)/new.txt; fi
 	@! grep -H FAIL $(RESULTS)/*.txt
 
 # Rollcall beside etcd, Consul and a published Eureka server, which are built first, as far as they can be (with modules and
