@@ -53,7 +53,7 @@ func (l benchLoad) run(b *testing.B, c peerCluster) (body int64) {
 			s.hand(n, false)
 		}
 		after := useOf(c)
-		result := s.end(b)
+		result := s.finish(b)
 		body = result.Body
 		b.ReportMetric(float64(after.servers-before.servers)/float64(b.N), "cpu-ns/op")
 		if l.rate > 0 {
@@ -77,7 +77,7 @@ func (l benchLoad) beside(b *testing.B) (end func() []time.Duration) {
 	return func() []time.Duration {
 		stop()
 		<-handed
-		return s.end(b).Latencies
+		return s.finish(b).Latencies
 	}
 }
 
@@ -112,8 +112,8 @@ func (s *sending) hand(n int, warm bool) {
 	s.turns <- turn
 }
 
-// end waits for the last responses. A wrong one ends the benchmark.
-func (s *sending) end(b *testing.B) *load.BulkResult {
+// finish waits for the last responses. A wrong one ends the benchmark.
+func (s *sending) finish(b *testing.B) *load.BulkResult {
 	b.Helper()
 	close(s.turns)
 	<-s.ended
