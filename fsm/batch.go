@@ -54,7 +54,7 @@ type Item struct {
 // Register without an instance.
 func AppendBatch(dst []byte, level byte, id BatchID, items []Item) []byte {
 	c := codec.Writer(dst, level)
-	(&batch{id, items}).fields(&c)
+	(&batch{id: id, items: items}).fields(&c)
 	return c.Written()
 }
 
@@ -99,6 +99,7 @@ func (e *ItemError) Unwrap() error { return e.Err }
 type batch struct {
 	id    BatchID
 	items []Item
+	level byte // that it was read at
 }
 
 func parseBatch(b []byte) (batch, error) {
@@ -112,6 +113,7 @@ const minItemSize = 3 // kind and two empty strings (Cancel)
 
 func (b *batch) fields(c *codec.Codec) {
 	c.Version()
+	b.level = c.At()
 	b.id.fields(c)
 	c.Uint64(&b.id.Bound.Leadership)
 	c.Int64(&b.id.Bound.Until)
@@ -191,8 +193,8 @@ type BatchResult struct {
 	// Refused: the batch had a number that its node reports as answered, or came from an older boot; it had no effect
 	// now, but may have had one earlier.
 	Refused bool
-	// Late: the batch reached the leader, or is in the log, after its Bound. This copy had no effect; another copy
-	// may take effect.
+	// Late: the batch reached the leader, or is in the log, after its Bound, or, from level 3 on, after the level rose
+	// above its own. This copy had no effect; another copy may take effect.
 	Late    bool
 	Results // shared with the machine's memory, do not change them
 }

@@ -38,7 +38,7 @@ func TestCodecReadsAnEntryAsItWasWritten(t *testing.T) {
 		want := entry{stamp: stamp, tenure: rapid.Int64().Draw(t, "tenure")}
 		var encoded [][]byte
 		for range rapid.IntRange(0, 3).Draw(t, "batches") {
-			b := batch{id: gen[BatchID]().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
+			b := batch{id: gen[BatchID]().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items")), level: codec.Newest}
 			want.batches = append(want.batches, b)
 			encoded = append(encoded, AppendBatch(nil, codec.Newest, b.id, b.items))
 		}

@@ -215,7 +215,8 @@ func (m *Machine) write(term uint64, e entry) []BatchResult {
 }
 
 // once applies a batch unless it was applied before, or its time is over. The newest stamp counts, because an entry
-// may be behind others that its leader stamped later.
+// may be behind others that its leader stamped later. From level 3 on, a batch of a lower level comes too late as well:
+// its node did not know of the rise yet, and left out what the lower level has no field for.
 func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
 	result := BatchResult{ID: b.id}
 	result.ID.Bound = Bound{}
@@ -225,7 +226,7 @@ func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
 		result.Refused = true
 	case standing == repeated:
 		result.Results = before.results
-	case !b.id.Bound.permits(m.registry.Epoch(), m.tenure):
+	case !b.id.Bound.permits(m.registry.Epoch(), m.tenure), b.level < m.Level() && m.Level() >= registry.Level3:
 		result.Late = true
 	default:
 		result.Results = m.perform(term, stamp, b.items)

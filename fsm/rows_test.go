@@ -351,6 +351,19 @@ func TestMachineCountsTheNewestTenureAlsoAfterASnapshot(t *testing.T) {
 	expect.That(t, !b.send(500, 4, Bound{Leadership: b.leadership, Until: 1000}).Late, "in the next leadership, whose tenure begins anew: late")
 }
 
+// A node that has just joined sends at the level that it knows, and there a drain is an override for good.
+func TestBatchOfALowerLevelHasNoEffectAfterTheRise(t *testing.T) {
+	for _, level := range []byte{codec.Oldest, registry.Level3 - 1, registry.Level3} {
+		b := newBounded(t)
+		id := BatchID{Node: "n2", Boot: 1, Seq: 1}
+		items := []Item{{Op: registry.Register{Instance: largeInstance(1)}}}
+		entry := AppendWrite(nil, codec.Newest, registry.Stamp{}, 0, AppendBatch(nil, level, id, items))
+		res := b.apply(entry).Batches[0]
+		there := b.m.View().Len() == 1
+		expect.That(t, res.Late == (level < registry.Level3) && there != res.Late, "at level %d: late %v, it took effect: %v", level, res.Late, there)
+	}
+}
+
 func TestMachineAppliesAnotherCopyOfALateBatch(t *testing.T) {
 	b := newBounded(t)
 	res := b.send(2000, 1, Bound{Leadership: b.leadership, Until: 1000})

@@ -132,6 +132,9 @@ func (c *Codec) Stop(err error) { c.err = err }
 // Version walks the byte in front of a format: its level.
 func (c *Codec) Version() { c.Level(&c.level) }
 
+// At returns the level of what is walked.
+func (c *Codec) At() byte { return c.level }
+
 // Level walks a level of the formats that this program reads.
 func (c *Codec) Level(to *byte) {
 	if c.mode != reading {

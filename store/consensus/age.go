@@ -114,7 +114,7 @@ func (r *reader) LeaderDiskFull(ctx context.Context) bool {
 const termsHold = 10 * time.Second
 
 func (r *reader) setTerms(leader *membership.Leader, reply FreshReply) *membership.Terms {
-	t := &membership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
+	t := &membership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now(), Level: reply.Level}
 	r.cfg.Leadership.SetTerms(t)
 	return t
 }
@@ -146,6 +146,7 @@ type FreshReply struct {
 	Index  uint64        // newest applied entry
 	Age    time.Duration // Index covers what was acknowledged until this long ago
 	Bound  fsm.Bound     // permits a batch to take effect in this leadership until now
+	Level  byte          // of the formats, that the leader writes
 	// DiskFull is set if the leader's disk has too little room for operations that add something.
 	DiskFull bool
 }
@@ -157,7 +158,7 @@ func (r *reader) Fresh(question FreshQuestion) FreshReply {
 	if l == nil {
 		return FreshReply{Answer: port.NotLeader}
 	}
-	reply := FreshReply{Bound: l.Bound(time.Now())}
+	reply := FreshReply{Bound: l.Bound(time.Now()), Level: r.cfg.Machine.Level()}
 	if question.Asked {
 		r.want()
 	}

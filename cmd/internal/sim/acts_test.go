@@ -289,6 +289,28 @@ func endsIn(w *sim.World, node, name string) time.Duration {
 	return time.Duration(e.ExpiresInMS) * time.Millisecond
 }
 
+// A node that joins with an empty disk takes calls before it knows which level of the formats the cluster writes. At a
+// lower one a drain would be an override that never ends.
+func TestIntentDrainByANodeThatHasJustJoinedIsADrain(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		newestLevel(w)
+		leader := w.Leader()
+		node := w.Others(leader)[0]
+		w.Register("A/drained", time.Hour)
+		need.OK(w, w.Stop(node))
+		need.Equal(w, w.Call(leader, "DELETE", "/v1/rollcall/members/"+node, "").Status, http.StatusOK, "the removal is answered")
+		w.Wipe(node)
+		w.Start(node)
+		w.SlowDisk(node, 500*time.Millisecond) // so that it is long behind
+		w.Await(sim.ReadyWithin, "it takes a call", func() bool {
+			return w.Call(node, "PUT", "/v1/rollcall/apps/A/drained/override?value=OUT_OF_SERVICE&drain=true", "").Status == http.StatusOK
+		})
+		list := documentOf[[]api.Instance](w, w.Call(leader, "GET", "/v1/rollcall/apps?app=A", ""))
+		need.That(w, len(list) == 1 && list[0].Override != nil, "the list is %+v", list)
+		expect.That(w, list[0].Override.Drain, "the override is no drain")
+	})
+}
+
 func TestRenewedLeaseOutlivesItsDurationOnlyIfItIsDoubled(t *testing.T) {
 	const lease = 10 * time.Second
 	for name, tt := range map[string]struct {

@@ -73,7 +73,7 @@ func (l *load) newProgram(before *program) *program {
 	if kind == 2 {
 		p.ttl = longLease
 	} else if comes {
-		p.service, p.reap = "dead", reapAfter // others of this application come and go, too
+		p.service, p.reap = "reaped", reapAfter
 	}
 	f.programs = append(f.programs, p)
 	return p
@@ -167,12 +167,19 @@ func (p *program) report(status string) bool {
 	if p.there && p.status == status {
 		kind = "beat"
 	}
+	first := time.Now()
 	asked, sure := p.insist(kind, "PUT", path, body)
 	if !p.left.IsZero() && !p.there && p.l.d.restored(p.left, time.Now()) { // it may be back in another state
 		return false
 	}
 	p.over = p.over || status == "critical" || time.Since(p.said) >= p.ttl
-	p.there, p.status, p.said, p.ended, p.seen = true, status, asked, time.Now(), time.Time{}
+	switch still := p.there && p.status == "critical"; {
+	case status != "critical":
+		p.said = asked
+	case !still: // any of the tries may have done it, and a later report changes nothing
+		p.said = first
+	}
+	p.there, p.status, p.ended, p.seen = true, status, time.Now(), time.Time{}
 	return sure
 }
 
@@ -377,7 +384,7 @@ func (p *program) lookAtKey(node, query string) {
 // watchHealth waits for a change of a service. A query that waits in vain reads once more at its end.
 func (l *load) watchHealth() {
 	const wait = 4 * time.Second
-	service, node, asked := []string{"fleet", "dead"}[l.draw(2)], l.node(), time.Now()
+	service, node, asked := []string{"fleet", "reaped"}[l.draw(2)], l.node(), time.Now()
 	path := "/v1/health/service/" + service
 	index := l.reads.newestOf(path)
 	r := l.w.call(node, callPatience, "GET", fmt.Sprintf("%s?index=%d&wait=%v", path, index, wait), "")

@@ -304,6 +304,7 @@ func (v *watcher) read(ctx context.Context, node, index string) string {
 		return index
 	}
 	v.set(node, func(picture) {})
+	defer v.set("", func(picture) {})
 	for events := api.NewEventReader(resp.Body, 4<<10); ; quiet.Reset(longestQuiet) {
 		e, err := events.Next()
 		if err != nil {
@@ -385,13 +386,15 @@ func (l *load) judgeWatches(lists map[string]map[string]bool) {
 		}
 	}
 	for _, v := range l.watchers[:2] { // the others watch one application
-		list := lists[v.node]
-		differs := len(list) != len(v.shown)
 		for name := range v.shown {
-			differs = differs || !list[name]
+			if list := lists[v.node]; list != nil && !list[name] && !mayEnd(name) {
+				l.w.Errorf("I7 converged: the %s of %s shows %s, which it does not list", v.kind, v.node, name)
+			}
 		}
-		if differs && list != nil {
-			l.w.Errorf("I7 converged: %s lists %d instances, and its %s shows %d, or others", v.node, len(list), v.kind, len(v.shown))
+		for name := range lists[v.node] {
+			if _, is := v.shown[name]; !is && !mayEnd(name) {
+				l.w.Errorf("I7 converged: %s lists %s, which its %s does not show", v.node, name, v.kind)
+			}
 		}
 	}
 }

@@ -151,7 +151,8 @@ func (l *load) list(node string) map[string]bool {
 
 // mayEnd reports whether an instance may end at any time in the end, as far as its name tells.
 func mayEnd(name string) bool {
-	return strings.HasPrefix(name, "DEAD/") || strings.HasPrefix(name, "HERD/")
+	app, _, _ := strings.Cut(name, "/")
+	return slices.Contains([]string{"DEAD", "HERD", "REAPED"}, app)
 }
 
 func (l *load) sameLists(lists map[string]map[string]bool) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
@@ -42,7 +43,9 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 	if b.mayWait && b.sent.IsZero() {
 		call = callCommitLater
 	}
-	res, err := c.commitAt(ctx, address, call, b.encode(c.cfg.Proposer.Level(), terms.Bound(until)))
+	// A node that has just joined has not applied yet what raised the level.
+	level := max(c.cfg.Proposer.Level(), min(terms.Level, codec.Newest))
+	res, err := c.commitAt(ctx, address, call, b.encode(level, terms.Bound(until)))
 	if errors.Is(err, membership.ErrNotLeader) || errors.Is(err, errLate) {
 		c.cfg.Leadership.ClearTerms(terms) // the leader may lead again, in another leadership
 	}

@@ -199,6 +199,7 @@ type Terms struct {
 	Leader *Leader
 	Seen   fsm.Bound // how long the leadership had lasted
 	At     time.Time // when this node received that, which is later
+	Level  byte      // that the leader wrote; 0 from one that does not say
 }
 
 // Bound lets a batch take effect until a time of this node's clock, or a little earlier: by the time that the
