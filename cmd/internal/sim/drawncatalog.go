@@ -176,7 +176,10 @@ func (p *program) report(status string) bool {
 	switch still := p.there && p.status == "critical"; {
 	case status != "critical":
 		p.said = asked
-	case !still: // any of the tries may have done it, and a later report changes nothing
+	case !still: // any of the tries may have done it, or the time without a report, and a later report changes nothing
+		if lapsed := p.said.Add(p.ttl); p.there && lapsed.Before(first) {
+			first = lapsed
+		}
 		p.said = first
 	}
 	p.there, p.status, p.ended, p.seen = true, status, time.Now(), time.Time{}
