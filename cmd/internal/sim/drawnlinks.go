@@ -219,19 +219,3 @@ func (d *drawn) undisturbed() bool {
 	defer d.mu.Unlock()
 	return now.Sub(d.disturbed) > electionsEnd
 }
-
-// longCut draws a cut between datacenters that is longer than their leases, once nothing else is wrong.
-func (d *drawing) longCut() {
-	d.add("heal")
-	for _, n := range d.names {
-		d.add("start", n)
-	}
-	d.at += ReadyWithin + electionsEnd
-	if others := d.Nodes - 1; others > 0 && d.r.IntN(5) < 2 { // senders begin with the first node
-		d.add("cutbut", nodeName(1+d.r.IntN(d.Datacenters), 2+d.r.IntN(others)))
-	} else {
-		d.add("cutdc")
-	}
-	d.at += shortLease + travels + time.Duration(d.r.IntN(40))*time.Second
-	d.add("heal")
-}

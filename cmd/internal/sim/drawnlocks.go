@@ -197,7 +197,7 @@ func (c *contender) lost(what string, r Reply) {
 	if time.Since(c.renewed) < sessionTTL && !c.l.d.restored(c.renewed, time.Now()) {
 		c.l.w.Errorf("I3 alive: %s of session %s, %v after its last one, says %v at %v", what, c.session, time.Since(c.renewed), r, time.Since(began))
 	}
-	c.l.note(c.l.d.locks.gone, c.session, time.Now())
+	c.l.markSince(c.l.d.locks.ended, c.session, time.Now())
 	c.session, c.held = "", nil
 }
 
@@ -314,7 +314,7 @@ func (c *contender) destroy() {
 		c.l.until(c.held, to)
 	}
 	if r := c.ask("destroy", "DELETE", "/v1/rollcall/sessions/"+c.session, ""); r.Status == http.StatusOK {
-		c.l.note(c.l.d.locks.gone, c.session, time.Now())
+		c.l.markSince(c.l.d.locks.ended, c.session, time.Now())
 	}
 	c.session, c.held = "", nil
 }
@@ -361,7 +361,7 @@ func (k *locks) judge(l *load, check checker) {
 		}
 		k.judgeOrder(l, name, operations)
 		for i, op := range operations { // nothing takes effect once the session has ended
-			if at, is := k.gone[op.Input.(lockCall).session]; is {
+			if at, is := k.ended[op.Input.(lockCall).session]; is {
 				operations[i].Return = min(op.Return, max(op.Call, int64(at.Sub(began))))
 			}
 		}

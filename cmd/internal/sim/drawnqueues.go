@@ -19,7 +19,7 @@ const perQueue, longestWait = 20 * time.Second, 8 * time.Second
 
 // queues holds what clients and readers of locks and semaphores know of the sessions.
 type queues struct {
-	gone   map[string]time.Time // when they had neither a permit nor a place any more
+	ended  map[string]time.Time // when they had neither a permit nor a place any more
 	gaveUp map[string]time.Time // when they had no place any more, because the client had hung up, if nothing broke
 	shown  map[string]time.Time // when a reader first saw an acquisition, by lock and token
 	looks  []looked
@@ -103,7 +103,7 @@ func (c *waiter) turn() {
 	case c.held != nil, c.unsure == c.session && n < 7:
 		c.destroy()
 	default:
-		c.begin(n)
+		c.requestNew(n)
 	}
 }
 
@@ -116,8 +116,8 @@ func (a *asking) ended() bool {
 	}
 }
 
-// begin tries to get a lock or semaphore, or waits in its queue, or hangs up while it waits.
-func (c *waiter) begin(n int) {
+// requestNew tries to get a lock or semaphore, or waits in its queue, or hangs up while it waits.
+func (c *waiter) requestNew(n int) {
 	a := &asking{lock: c.l.queue(0), wait: time.Duration(c.l.draw(int(longestWait)))}
 	a.patience = a.wait + callPatience
 	switch {
@@ -139,7 +139,7 @@ func (c *waiter) send(a *asking) {
 	a.session, a.node, a.asked, a.over = c.session, c.l.node(), time.Now(), make(chan struct{})
 	c.requests = append(c.requests, a)
 	c.l.mu.Lock()
-	delete(c.l.d.locks.gone, c.session)
+	delete(c.l.d.locks.ended, c.session)
 	delete(c.l.d.locks.gaveUp, c.session)
 	c.l.mu.Unlock()
 	go func() {
@@ -191,7 +191,7 @@ func (c *waiter) learn(a *asking) {
 		c.unsure = c.session
 		if a.reply.Took >= a.patience && len(c.requests) == 0 {
 			c.left = 4 // readers look on meanwhile
-			c.l.note(c.l.d.locks.gaveUp, c.session, time.Now().Add(noticed))
+			c.l.markSince(c.l.d.locks.gaveUp, c.session, time.Now().Add(noticed))
 		}
 	case a.yes && c.held == nil && a.company.Load() != release:
 		until := c.renewed.Add(sessionTTL + lockDelay)
@@ -199,12 +199,12 @@ func (c *waiter) learn(a *asking) {
 		c.left = 1 + c.l.draw(3)
 		c.l.hold(c.held)
 	case c.held == nil && c.unsure != c.session && len(c.requests) == 0:
-		c.l.note(c.l.d.locks.gone, c.session, time.Now())
+		c.l.markSince(c.l.d.locks.ended, c.session, time.Now())
 	}
 }
 
-// note records since when something is true of a session.
-func (l *load) note(in map[string]time.Time, session string, since time.Time) {
+// markSince records since when something is true of a session.
+func (l *load) markSince(in map[string]time.Time, session string, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in[session] = since
@@ -237,7 +237,7 @@ func (c *waiter) giveBack() {
 		c.unsure = c.session
 		return
 	}
-	c.l.note(c.l.d.locks.gone, c.session, time.Now())
+	c.l.markSince(c.l.d.locks.ended, c.session, time.Now())
 	c.fenced(h, false)
 }
 
@@ -302,7 +302,7 @@ func (l *load) judgePermits(lock string, p api.Permits, asked time.Time) {
 	}
 	listed, token := map[string]bool{}, uint64(0)
 	list := func(session string) {
-		if at, is := q.gone[session]; is && at.Before(asked) || listed[session] {
+		if at, is := q.ended[session]; is && at.Before(asked) || listed[session] {
 			wrong("session %s is there twice, or was gone before", session)
 		}
 		listed[session] = true
