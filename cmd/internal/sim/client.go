@@ -97,13 +97,17 @@ func (i *Instance) document() string {
 // patient is how long clients try a call at one node after the other.
 const patient = 15 * time.Second
 
+// tryPatience is how long an instance's client waits for one node. So a lease may have begun that long before the
+// response.
+const tryPatience = 2 * time.Second
+
 // send sends a call of an instance's client, and moves to the next node after each failure, as stock clients do.
 func (w *World) send(i *Instance, method, path, body string) Reply {
 	w.Helper()
 	var r Reply
 	for until := time.Now().Add(patient); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		node := w.nodes[max(i.dc-1, 0)*w.cluster.Nodes+i.at].Name
-		if r = w.call(node, 2*time.Second, method, path, body); r.Status != 0 && r.Status < 500 {
+		if r = w.call(node, tryPatience, method, path, body); r.Status != 0 && r.Status < 500 {
 			return r
 		}
 		i.at = (i.at + 1) % w.cluster.Nodes

@@ -288,7 +288,7 @@ func (l *load) die(i *Instance, others *[]*Instance) {
 func (l *load) look() {
 	all := l.kept
 	l.mu.Lock()
-	if n := len(l.dead); n > 0 && time.Since(l.dead[n-1].renewed) < shortLease {
+	if n := len(l.dead); n > 0 && time.Since(l.dead[n-1].renewed) < shortLease-tryPatience {
 		all = append(all[:len(all):len(all)], l.dead[n-1])
 	}
 	l.mu.Unlock()
@@ -299,7 +299,7 @@ func (l *load) look() {
 	}
 	r := l.ask("look", node, "GET", i.path(), "")
 	l.count("look", r.Outcome())
-	if r.Status == http.StatusNotFound && (i.App == "LIVE" || time.Since(i.renewed) < i.Lease) {
+	if r.Status == http.StatusNotFound && (i.App == "LIVE" || time.Since(i.renewed) < i.Lease-tryPatience) {
 		i.recordMissing("%s says at %v: %v", node, time.Since(began), r)
 	}
 }
