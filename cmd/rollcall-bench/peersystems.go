@@ -203,7 +203,7 @@ func (l httpLoad) send(ctx context.Context, addr string, warm, window time.Durat
 	return loadResult{right: len(result.Latencies), p50: quantile(result.Latencies, 50), p99: quantile(result.Latencies, 99), bytes: result.Body, wrong: result.Wrong}, nil
 }
 
-// quantile returns the time that a share (percent) of sorted times does not exceed, or 0 if there are none.
+// quantile returns the time that a share (percent) of sorted times does not exceed, or 0 without times.
 func quantile(sorted []time.Duration, percent int) time.Duration {
 	if len(sorted) == 0 {
 		return 0

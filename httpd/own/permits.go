@@ -96,7 +96,7 @@ type acquisition struct {
 	until time.Time // when it stops waiting
 	place int       // in the queue, when it joined; 0 if it did not
 	// waited is an index at which the session was in the queue, so a permit with an older token is one that it has
-	// given back; 0 if none is known
+	// given back; 0 while no such index is known
 	waited kv.Index
 }
 

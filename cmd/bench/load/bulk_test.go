@@ -73,7 +73,7 @@ func TestBulkSendsOneRequestForEachTurnAndCountsFromWhenItWasDue(t *testing.T) {
 	close(turns)
 	r := need.Got(Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Turns: turns}.Send(t.Context()))(t)
 	expect.That(t, s.requests.Load() == 5 && len(r.Latencies) == 3 && r.Latencies[0] >= time.Hour,
-		"%d requests, of which count %v; want 5, and three of an hour", s.requests.Load(), r.Latencies)
+		"%d requests, and %v count; want 5, and three of an hour", s.requests.Load(), r.Latencies)
 }
 
 func TestBulkThatFailsLeavesNobodyWaitingForATurn(t *testing.T) {

@@ -79,7 +79,7 @@ func lockModel(limit int) porcupine.Model {
 	return m.ToModel()
 }
 
-// after returns the states after a call that took effect, or none if that cannot be.
+// after returns the states after a call that took effect, or nil if no state allows it.
 func (s lockState) after(limit int, c lockCall, r lockReply) []any {
 	at := slices.IndexFunc(s.holders[:limit], func(p permit) bool { return p.held && p.session == c.session })
 	full := !slices.ContainsFunc(s.holders[:limit], func(p permit) bool { return !p.held })

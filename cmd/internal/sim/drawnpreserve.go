@@ -34,7 +34,7 @@ func preserves(c *config.Config) {
 // (docs/understand/leases.md).
 func graceOf(lease time.Duration) time.Duration { return min(lease, lease/3+5*time.Second) }
 
-// herd is many instances of which most fall silent at times. It follows the states of self-preservation, and judges
+// herd is many instances, and most of them fall silent at times. It follows the states of self-preservation, and judges
 // each eviction by them.
 type herd struct {
 	l       *load
@@ -60,7 +60,7 @@ type sheep struct {
 	*Instance
 	silent        time.Time // until when it does not renew
 	sent, touched time.Time // when its last acknowledged renewal was sent, and after which none took effect
-	missed        time.Time // when a renewal found that it had been evicted; zero if none has
+	missed        time.Time // when a renewal found that it had been evicted; zero before that
 	lost          bool      // it was evicted, which has been judged
 	listed        time.Time // when it was last known to be there
 	known         int       // how many states were known then
@@ -150,7 +150,7 @@ func (h *herd) bury() {
 	}
 }
 
-// awaken ends all silence when it is calm: all come back, or in a bounded run none.
+// awaken ends all silence when it is calm: all come back; in a bounded run the silent stay silent.
 func (h *herd) awaken() {
 	if h == nil {
 		return
@@ -192,7 +192,7 @@ func (h *herd) operate(act, state string, span time.Duration) {
 }
 
 // learn records the states of self-preservation that a node knows; floor states were known when it was asked. They are
-// the same at all nodes, and none ends before its time.
+// the same at all nodes, and last until their time.
 func (h *herd) learn(node string, asked time.Time, floor int, r Reply) (state string, ok bool) {
 	var p api.SelfPreservation
 	if !r.decode(&p) {
