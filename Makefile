@@ -42,9 +42,12 @@ eureka-server:
 
 # What of the tests make test leaves to make test-all: of integration all but the tests of a list, because they need stock clients
 # and servers or take long; of other packages the tests of another list, which need a browser, Java, Prometheus or a quiet machine.
+# The tests of a third list run without the race detector, beside the scenarios, which wait for each other.
+in         = $(shell sed -n 's/^Test[^ ]* *\([^ ]*\) .*/.\/\1/p' $(1) | sort -u)
 names      = $(subst $() ,|,$(strip $(shell sed -n 's/^\(Test[A-Za-z0-9]*\) .*/\1/p' $(1))))
 GATE      := ^($(call names,integration/gate.txt))$$
 ELSEWHERE := ^($(call names,integration/elsewhere.txt))$$
+ALONE     := ^($(call names,integration/alone.txt))$$
 
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
 # long. Of the others three packages are tested at a time on two processors, because some wait; what takes longest
@@ -56,8 +59,9 @@ OUTCOMES := $(CURDIR)/data/tests
 outcomes  = --format pkgname --jsonfile-timing-events $(OUTCOMES)/$(1).json --
 test: build
 	@rm -rf $(OUTCOMES) && mkdir -p $(OUTCOMES)
-	$(GO) tool gotestsum $(call outcomes,shared) -race -shuffle=on -skip '$(ELSEWHERE)' -timeout 20m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
-	$(GO) tool gotestsum $(call outcomes,others) -shuffle=on -skip '$(ELSEWHERE)' . $(call packages,$(OTHERS))
+	$(GO) tool gotestsum $(call outcomes,shared) -race -shuffle=on -skip '$(ELSEWHERE)|$(ALONE)' -timeout 20m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
+	$(GO) tool gotestsum $(call outcomes,alone) -shuffle=on -run '$(ALONE)' $(call in,integration/alone.txt) & alone=$$!; \
+	$(GO) tool gotestsum $(call outcomes,others) -shuffle=on -skip '$(ELSEWHERE)' . $(call packages,$(OTHERS)); others=$$?; wait $$alone && exit $$others
 	@gotestsum=$(call tool,gotestsum); $(call each,"$$gotestsum" $(call outcomes,$$(basename $$m)) -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) tool gotestsum $(call outcomes,integration) -shuffle=on -timeout 20m -parallel $(shell expr $(PARALLEL) '*' 2) -run '$(GATE)' ./integration
 	@.ci/outcomes $(OUTCOMES)
@@ -68,7 +72,7 @@ test: build
 # The first node of each cluster of the integration tests, and the scenarios in virtual time, have the race detector here.
 test-all: export ROLLCALL_RACE_BIN := $(CURDIR)/$(BIN)-race
 test-all: check race-node clients site test
-	$(GO) test -shuffle=on -run '$(ELSEWHERE)' $(shell sed -n 's/^Test[^ ]* *\([^ ]*\) .*/.\/\1/p' integration/elsewhere.txt | sort -u)
+	$(GO) test -shuffle=on -run '$(ELSEWHERE)' $(call in,integration/elsewhere.txt)
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -shuffle=on -timeout 60m -parallel $(shell expr $(PARALLEL) '*' 2) -skip '$(GATE)' ./integration
 	$(GO) vet -tags planted ./cmd/internal/node
 	$(GO) vet -tags kept ./cmd/bench/report

@@ -25,7 +25,9 @@ func TestListsOfTheGateNameTestsThatExist(t *testing.T) {
 	for _, of := range row.FindAllStringSubmatch(string(need.Got(os.ReadFile("integration/gate.txt"))(t)), -1) {
 		expect.That(t, slices.Contains(packages[of[1]], "integration"), "integration has no %s, which is in its gate.txt", of[1])
 	}
-	for _, of := range row.FindAllStringSubmatch(string(need.Got(os.ReadFile("integration/elsewhere.txt"))(t)), -1) {
-		expect.Slice(t, packages[of[1]], []string{strings.Fields(of[2])[0]}, "packages that have %s of integration/elsewhere.txt", of[1])
+	for _, list := range []string{"integration/elsewhere.txt", "integration/alone.txt"} {
+		for _, of := range row.FindAllStringSubmatch(string(need.Got(os.ReadFile(list))(t)), -1) {
+			expect.Slice(t, packages[of[1]], []string{strings.Fields(of[2])[0]}, "packages that have %s of %s", of[1], list)
+		}
 	}
 }

@@ -85,12 +85,12 @@ func faults(names []string, times, seeds int) error {
 		if err != nil {
 			return err
 		}
+		finds, err := f.find(times, seeds)
+		if err != nil {
+			return err
+		}
 		found := 0
-		for range times {
-			by, err := f.find(seeds)
-			if err != nil {
-				return err
-			}
+		for _, by := range finds {
 			if by != "" {
 				found++
 			}
@@ -103,28 +103,31 @@ func faults(names []string, times, seeds int) error {
 	return errors.Join(missed...)
 }
 
-// find returns what found a fault, or nothing.
-func (f fault) find(seeds int) (string, error) {
+// find returns what found a fault each time, or nothing.
+func (f fault) find(times, seeds int) (finds []string, err error) {
 	o, err := plant(f.files)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer o.remove()
-	if f.by != "seeds" {
-		if says, err := o.run("go vet ./" + filepath.Dir(slices.Sorted(maps.Keys(f.files))[0])); err != nil {
-			return "", fmt.Errorf("%s does not compile: %s", f.name, says)
-		}
-		says, err := o.run(f.by)
-		if err == nil {
-			return "", nil
-		}
-		return firstFailure(says), nil
-	}
 	program := filepath.Join(o.dir, "sim.test")
-	if says, err := o.run("go test -c -o " + program + " ./cmd/internal/sim"); err != nil {
-		return "", fmt.Errorf("%s does not compile: %s", f.name, says)
+	compile := "go test -c -o " + program + " ./cmd/internal/sim"
+	if f.by != "seeds" {
+		compile = "go vet ./" + filepath.Dir(slices.Sorted(maps.Keys(f.files))[0])
 	}
-	return seek(program, seeds), nil
+	if says, err := o.run(compile); err != nil {
+		return nil, fmt.Errorf("%s does not compile: %s", f.name, says)
+	}
+	for range times {
+		if f.by == "seeds" {
+			finds = append(finds, seek(program, seeds))
+		} else if says, err := o.run(f.by); err != nil {
+			finds = append(finds, firstFailure(says))
+		} else {
+			finds = append(finds, "")
+		}
+	}
+	return finds, nil
 }
 
 // seek runs seeds, each in a process of its own, until one finds the fault.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -203,8 +204,16 @@ const tallyMark = "tally "
 // Child runs what the environment names, in the process of a test that Explore has started. It returns false if the
 // environment names nothing.
 func Child(t *testing.T) bool {
+	seeds, file := os.Getenv(seedsEnv), os.Getenv(scheduleEnv)
+	if seeds == "" && file == "" {
+		return false
+	}
+	// As many children run as there are processors. With one processor each, no thread wakes another, and the order of
+	// goroutines differs less from run to run.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400)
 	var tally Tally
-	switch seeds, file := os.Getenv(seedsEnv), os.Getenv(scheduleEnv); {
+	switch {
 	case seeds != "":
 		var from, to uint64
 		_, err := fmt.Sscanf(seeds, "%d-%d", &from, &to)
@@ -219,8 +228,6 @@ func Child(t *testing.T) bool {
 		for i := range max(times, 1) {
 			t.Run(fmt.Sprint("seed-", i), func(t *testing.T) { tally.add(RunSchedule(t, s, uint64(i))) })
 		}
-	default:
-		return false
 	}
 	fmt.Println(tallyMark + string(need.Got(json.Marshal(tally))(t)))
 	return true
