@@ -28,7 +28,7 @@ type Config struct {
 	Moved func(registry.Key) string
 	// Writes counts the writes that the node has responded to.
 	Writes func() Times
-	// Upkeep returns what the node's operators must renew in time, as of now. If nil, nothing is known.
+	// Upkeep returns what the node's operators must renew in time, as of now.
 	Upkeep func() Upkeep
 	// Do performs a call of our own API, or of Consul's, as if r's sender had made it over the network.
 	Do func(w http.ResponseWriter, r *http.Request)

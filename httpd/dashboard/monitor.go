@@ -47,9 +47,8 @@ const rememberedMoves = 100
 // hour. Without Run the pages make it look. Safe for concurrent use.
 type monitor struct {
 	*web.Node
-	peersOf func(context.Context) api.Peers
-	writes  func() Times
-	// upkeepOf may be nil.
+	peersOf  func(context.Context) api.Peers
+	writes   func() Times
 	upkeepOf func() Upkeep
 	tally    tally
 
@@ -192,7 +191,7 @@ func (m *monitor) upkeep(now time.Time) Upkeep {
 	m.mu.Lock()
 	kept, at := m.kept, m.keptAt
 	m.mu.Unlock()
-	if m.upkeepOf == nil || !at.IsZero() && now.Sub(at) < upkeepEvery {
+	if now.Sub(at) < upkeepEvery {
 		return kept
 	}
 	kept = m.upkeepOf()
