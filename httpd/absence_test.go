@@ -3,6 +3,7 @@ package httpd_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -415,24 +416,32 @@ func TestRequestIDIsTheCallersIfItIsPrintable(t *testing.T) {
 
 func TestFailedAndSlowCallsAreLoggedOnce(t *testing.T) {
 	var said bytes.Buffer
-	n := httpdtest.NewNode(t, httpd.Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, nil)
-	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-	n.Set(func(m *fsmtest.Memory) { m.ViewErr = registry.ErrNoLeader })
-	for _, path := range []string{"/eureka/apps", "/v1/rollcall/apps"} {
-		said.Reset()
-		got := n.Send(t, httpdtest.Request("GET", path, "", "X-Request-Id: q-1"))
-		expect.That(t, got.Status == 503 && strings.HasPrefix(path, "/v1") == strings.Contains(got.Body, `"request":"q-1"`), "GET %s: %d %s", path, got.Status, got.Body)
-		for _, want := range []string{"a call failed", "request=q-1", "method=GET", "path=" + path, "remote=", "status=503", "took=", "no leader"} {
-			expect.That(t, strings.Count(said.String(), "\n") == 1 && strings.Contains(said.String(), want), "GET %s: the log says %q, want one line with %q", path, &said, want)
+	m := fsmtest.New()
+	n := httpdtest.NewNode(t, httpd.Config{Service: m, Coordination: fsmtest.NewCoordination(m), Log: slog.New(slog.NewTextHandler(&said, nil))}, nil)
+	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	for _, row := range []struct {
+		err           error
+		level, status string
+	}{{registry.ErrNoLeader, "level=WARN", "status=503"}, {errors.New("a defect"), "level=ERROR", "status=500"}} {
+		m.Set(func(m *fsmtest.Memory) { m.ViewErr = row.err })
+		for _, path := range []string{"/eureka/apps", "/v1/rollcall/apps"} {
+			said.Reset()
+			got := n.Send(t, httpdtest.Request("GET", path, "", "X-Request-Id: q-1"))
+			expect.That(t, strings.HasPrefix(path, "/v1") == strings.Contains(got.Body, `"request":"q-1"`), "GET %s: %d %s", path, got.Status, got.Body)
+			for _, want := range []string{row.level, "a call failed", "request=q-1", "method=GET", "path=" + path, "remote=", row.status, "took=", row.err.Error()} {
+				expect.That(t, strings.Count(said.String(), "\n") == 1 && strings.Contains(said.String(), want), "GET %s: the log says %q, want one line with %q", path, &said, want)
+			}
 		}
 	}
-	n.Set(func(m *fsmtest.Memory) { m.ViewErr, m.ApplyErr = nil, registry.ErrNoLeader })
+	m.Set(func(m *fsmtest.Memory) { m.ViewErr, m.ApplyErr = nil, registry.ErrNoLeader })
 	said.Reset()
 	n.Send(t, httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", ""))
 	expect.That(t, strings.Count(said.String(), "a call failed") == 1 && strings.Contains(said.String(), "{base}/apps/{app}/{id}"), "a heartbeat that failed: the log says %q", &said)
 	said.Reset()
 	n.Send(t, httpdtest.Request("GET", "/eureka/apps/NOTHING", ""))
 	expect.Equal(t, said.String(), "", "a call that found nothing is logged")
+	expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/v1/catalog/services?dc=elsewhere", "")).Status, 500, "Consul's status for a client's mistake: got")
+	expect.Equal(t, said.String(), "", "a client's mistake is logged")
 }
 
 // lateService takes two seconds to return a view.

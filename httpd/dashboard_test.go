@@ -100,7 +100,8 @@ func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
 	for use, in := range map[string]time.Duration{"http": 49 * time.Hour, "cluster": 1000 * time.Hour} {
 		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: ends, ConstLabels: prometheus.Labels{"use": use, "a": "b"}}, func() float64 { return float64(time.Now().Add(in).Unix()) }))
 	}
-	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: saved}, func() float64 { return 0 }))
+	gathered := 0
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: saved}, func() float64 { gathered++; return 0 }))
 	expect.That(t, strings.Contains(documented, "`"+ends+"`") && strings.Contains(documented, "`"+saved+"`"), "a metric has another name")
 	httpdtest.Bubble(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{Node: "node1", Metrics: metrics})
@@ -111,6 +112,11 @@ func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
 			expect.That(t, strings.Contains(page, want), "the overview lacks %q: %s", want, page)
 		}
 		expect.That(t, !strings.Contains(page, "for cluster"), "a certificate that holds for long is on the overview")
+		n.Get(t, "/")
+		expect.Equal(t, gathered, 1, "times that the metrics were gathered for two pages within a minute:")
+		time.Sleep(time.Minute)
+		n.Get(t, "/")
+		expect.Equal(t, gathered, 2, "times that they were, after another one a minute later:")
 	})
 }
 
@@ -225,6 +231,9 @@ func TestActsOfPagesAreThoseOfTheAPI(t *testing.T) {
 		expect.That(t, strings.HasPrefix(to, "/ui/apps/ORDERS/i1?done=drain&index=") && strings.Contains(page, "Done: drain.") && strings.Contains(page, "by ann (kernel)") && strings.Contains(page, "<th scope=\"row\">It reports</th>"), "%s leads to %s", to, page)
 		l, _ := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 		expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Author == "ann" && l.Override.By.Reason == "kernel", "the act was %+v", l.Override)
+
+		byAnn := n.Get(t, "/ui/events?author=ANN").Body
+		expect.That(t, strings.Contains(byAnn, "kernel") && !strings.Contains(byAnn, "kind-registered"), "what ann did is: %s", byAnn)
 
 		last := []string{"app", "ORDERS", "id", "i2", "reason", "x"}
 		n.Post(t, "/ui/acts/cancel", last...).Says(t, 422, "No other instance of ORDERS is UP", "the last UP one without its name")
@@ -636,6 +645,22 @@ func TestPageAfterAnActShowsIt(t *testing.T) {
 	status.Nodes[1].Version = "9.9.1"
 	expect.Equal(t, c.Act("hold", "for", "30m", "reason", "works").Status, http.StatusSeeOther, "hold: got")
 	expect.That(t, strings.Contains(c.Get("/ui/nodes").Body, "9.9.1"), "after an act the page of nodes shows what was seen before it")
+}
+
+// TestLocksSayWhoHoldsThem also shows one that is free, and still listed because of its delay.
+func TestLocksSayWhoHoldsThem(t *testing.T) {
+	c := newActing(t)
+	session := c.Session(t, `{"Name":"nightly"}`)
+	expect.Equal(t, c.Send("PUT", "/v1/rollcall/locks/backup?session="+session, "").Status, http.StatusOK, "lock: got")
+	lock := func() string {
+		_, rest, _ := strings.Cut(c.Get("/ui/held").Body, "<code>backup</code>")
+		row, _, _ := strings.Cut(rest, "</tr>")
+		return row
+	}
+	held := lock()
+	c.Act("end-session", "session", session)
+	free := lock()
+	expect.That(t, strings.Contains(held, `href="#`+session+`"`) && strings.Count(free, ">–</td>") == 4 && strings.Contains(free, "the last over in"), "a lock is shown as %s, and without its holder as %s", held, free)
 }
 
 func TestKeysBelowAPrefixAreNotCounted(t *testing.T) {

@@ -282,13 +282,16 @@ rollcall_replication_lag_changes{peer="dc2"} 2
 # HELP rollcall_replication_lag_seconds Age of the oldest change that the peer does not know yet.
 # TYPE rollcall_replication_lag_seconds gauge
 rollcall_replication_lag_seconds{peer="dc2"} 3
+# HELP rollcall_replication_sending 1 while this node sends to the peer.
+# TYPE rollcall_replication_sending gauge
+rollcall_replication_sending{peer="dc2"} 1
 # HELP rollcall_replication_successful_executions_total Tasks that were transmitted.
 # TYPE rollcall_replication_successful_executions_total counter
 rollcall_replication_successful_executions_total{peer="dc2"} 3
 `
 		expect.OK(t, testutil.GatherAndCompare(reg, strings.NewReader(want), "rollcall_replication_accepted_tasks_total",
 			"rollcall_replication_failing", "rollcall_replication_lag_changes", "rollcall_replication_lag_seconds",
-			"rollcall_replication_successful_executions_total"))
+			"rollcall_replication_sending", "rollcall_replication_successful_executions_total"))
 		n, err := testutil.GatherAndCount(reg, "rollcall_replication_waiting_seconds")
 		expect.That(t, n == 1 && err == nil, "%d histograms of the waiting time (%v), want 1", n, err)
 	})

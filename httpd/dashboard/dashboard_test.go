@@ -3,7 +3,10 @@ package dashboard
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -335,6 +338,13 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 			f.seen.status = clusterOf(map[string]string{"node1": "candidate", "node4": "unreachable", "node2": "unreachable", "node3": "unreachable"})
 			f.seen.status.Nodes = append(f.seen.status.Nodes, api.NodeStatus{ID: "node4", Role: "candidate", Voter: true}, api.NodeStatus{ID: "node5", Role: "unreachable", Voter: true})
 		}, "bad", "Nodes that answer: node4, node1. Missing for a majority: one of node2, node3, node5."},
+		{"no majority of many", func(f *facts) {
+			f.health = registry.Health{Ready: true, Suspended: true}
+			f.seen.status = clusterOf(map[string]string{"node1": "candidate", "node2": "candidate", "node3": "unreachable"})
+			for i := range 8 {
+				f.seen.status.Nodes = append(f.seen.status.Nodes, api.NodeStatus{ID: fmt.Sprintf("far%d", i), Role: "unreachable", Voter: true})
+			}
+		}, "bad", "Missing for a majority: 4 of node3, far0, "},
 		{"cut off", func(f *facts) {
 			f.health = registry.Health{Ready: true, Age: 12 * time.Second, Suspended: true}
 			f.seen.leaderless = ago(time.Minute)
@@ -385,6 +395,20 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 		for _, l := range got.links {
 			expect.That(t, strings.HasPrefix(l.path, "/") || strings.HasPrefix(l.path, "http://10.0.0.") || strings.HasPrefix(l.path, "https://github.com/"), "%s: a link leads to %s", row.name, l.path)
 		}
+	}
+}
+
+func TestDrawingShowsEveryNodeWithinItsFrame(t *testing.T) {
+	s, coordinate := clusterOf(nil), regexp.MustCompile(`\bc?([xy])[12]?="([^"]*)"`)
+	for range 7 {
+		var out strings.Builder
+		need.OK(t, drawing(s, "node1").Render(&out))
+		for _, m := range coordinate.FindAllStringSubmatch(out.String(), -1) {
+			at, most := need.Got(strconv.ParseFloat(m[2], 64))(t), map[string]float64{"x": 480, "y": 220}[m[1]]
+			expect.That(t, at > 0 && at < most, "of %d nodes %s is outside of the frame: %s", len(s.Nodes), m[0], out.String())
+		}
+		expect.That(t, strings.Contains(out.String(), `viewBox="0 0 480 220"`) && strings.Count(out.String(), "<circle") == len(s.Nodes), "of %d nodes it draws %s", len(s.Nodes), out.String())
+		s.Nodes = append(s.Nodes, api.NodeStatus{ID: fmt.Sprintf("node%d", len(s.Nodes)+1), Role: "follower", Voter: true})
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -168,6 +171,17 @@ func TestEveryBitThatDiffersInAMetaPageIsRefused(t *testing.T) {
 	})
 	t.Logf("%d flips in the newest meta page, all refused; %d in the one before it, of which %d change nothing", newest, older, passed)
 	expect.That(t, passed*12 < older, "%d of %d", passed, older)
+}
+
+// A node must say that its file is in use, and not wait until it no longer is.
+func TestAFileThatAnotherProgramWritesIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file.db")
+		db := need.Got(bbolt.Open(path, 0o600, nil))(t)
+		defer time.AfterFunc(time.Minute, func() { _ = db.Close() }).Stop()
+		expect.ErrorIs(t, expect.Err(held(path)), bbolterrors.ErrTimeout, "got")
+		need.OK(t, db.Close())
+	})
 }
 
 // bbolt would go on with the transaction before.

@@ -81,6 +81,22 @@ func TestEvictorNoticesALoneCrashBetweenTwoRounds(t *testing.T) {
 	})
 }
 
+// A round walks all leases.
+func TestEvictorHoldsARoundPerIntervalWhileNothingEnds(t *testing.T) {
+	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+		g.registerMany(20, 1, 3)
+		rounds, expired := 0, g.evictor.Expired
+		g.evictor.Expired = func(now int64, limit int) []registry.EvictItem {
+			if limit > 1 { // otherwise it only asks whether there is one
+				rounds++
+			}
+			return expired(now, limit)
+		}
+		g.pass(time.Minute)
+		expect.That(t, rounds > 50 && rounds <= 60, "%d rounds in a minute", rounds)
+	})
+}
+
 func TestEvictorNoticesCrashesInShortOrderEachAtOnce(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.registerMany(40, 1, 3) // the share is more than three
