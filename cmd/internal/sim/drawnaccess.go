@@ -71,6 +71,8 @@ func (p *permits) begin(l *load) {
 	var operator api.NewToken
 	if p.file != nil {
 		operator.Secret = p.file.operator
+		p.file.addVisits(w.TB)
+		p.file.write(w.TB, wideRules, "")
 	} else {
 		w.Await(ReadyWithin, "the first operator is made", func() bool {
 			return w.Admin(w.nodes[0].Name, "POST", "/v1/rollcall/auth/bootstrap", "").decode(&operator)
@@ -274,7 +276,8 @@ type permitFile struct {
 	operator      string            // text of the operator's token
 	peers         map[string]string // text of the token, by name of the sender
 	roleOf        map[string]string // datacenter, by name of the sender
-	roles, tokens string            // lines of the file that never change
+	roles, tokens string            // lines of the file that stay
+	visits        map[string][]*pass
 }
 
 // fileInForce is how long a change of the file takes, at most, on every node (docs/run/permissions-file.md).

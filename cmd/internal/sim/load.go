@@ -93,6 +93,7 @@ func (l *load) start() {
 	})
 	if l.d.permits.l != nil {
 		l.task(900*time.Millisecond, l.d.permits.trespass)
+		l.startVisitors()
 	}
 	if !cp {
 		return
