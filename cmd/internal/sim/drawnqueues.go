@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -16,6 +17,9 @@ import (
 // perQueue is how long clients ask for a lock or semaphore before they go on with the next; the two kinds alternate.
 // longestWait is how long they wait in its queue, at most.
 const perQueue, longestWait = 20 * time.Second, 8 * time.Second
+
+// queueTurn is the time between two turns of a waiter.
+const queueTurn = 1400 * time.Millisecond
 
 // queues holds what clients and readers of locks and semaphores know of the sessions.
 type queues struct {
@@ -63,7 +67,7 @@ type waiter struct {
 func (l *load) startQueues() {
 	for client := range 3 {
 		c := &waiter{contender: contender{l: l, client: 2 + client}}
-		l.task(1400*time.Millisecond, c.turn)
+		l.task(queueTurn, c.turn)
 		l.tasks = append(l.tasks, func() {
 			for _, a := range c.requests {
 				<-a.over
@@ -136,7 +140,7 @@ func (c *waiter) requestNew(n int) {
 
 // send sends a request, which goes on beside the turns.
 func (c *waiter) send(a *asking) {
-	a.session, a.node, a.asked, a.over = c.session, c.l.node(), time.Now(), make(chan struct{})
+	a.session, a.node, a.asked, a.over = c.session, cmp.Or(a.node, c.l.node()), time.Now(), make(chan struct{})
 	c.requests = append(c.requests, a)
 	c.l.mu.Lock()
 	delete(c.l.d.locks.ended, c.session)
@@ -190,6 +194,10 @@ func (c *waiter) learn(a *asking) {
 	case o == Unknown:
 		c.unsure = c.session
 		if a.reply.Took >= a.patience && len(c.requests) == 0 {
+			if c.l.draw(2) == 0 { // it asks elsewhere at once, before the node has left the queue
+				c.elsewhere(a)
+				break
+			}
 			c.left = 4 // readers look on meanwhile
 			c.l.markSince(c.l.d.locks.gaveUp, c.session, time.Now().Add(noticed))
 		}
@@ -197,6 +205,9 @@ func (c *waiter) learn(a *asking) {
 		until := c.renewed.Add(sessionTTL + lockDelay)
 		c.held = &hold{asked: c.since, from: time.Now(), to: until, session: c.session, lock: a.lock, token: a.fence}
 		c.left = 1 + c.l.draw(3)
+		if a.company.Load() != nothing { // until the other node has given up leaving the queue
+			c.left = int(leaveWait / queueTurn)
+		}
 		c.l.hold(c.held)
 	case c.held == nil && c.unsure != c.session && len(c.requests) == 0:
 		c.l.markSince(c.l.d.locks.ended, c.session, time.Now())
@@ -214,6 +225,9 @@ func (l *load) markSince(in map[string]time.Time, session string, since time.Tim
 func (c *waiter) interfere(n int) {
 	first := c.requests[0]
 	switch {
+	case len(c.requests) == 1 && c.held == nil && first.session == c.session && c.l.d.isCutOff(first.node):
+		first.company.CompareAndSwap(nothing, endWait)
+		c.elsewhere(first)
 	case n > 2 || len(c.requests) > 1 || c.held != nil || first.session != c.session:
 	case n == 2:
 		first.company.Store(release)
@@ -228,6 +242,16 @@ func (c *waiter) interfere(n int) {
 		}
 		c.send(again)
 	}
+}
+
+// elsewhere asks again for what another node may still wait for, or leave.
+func (c *waiter) elsewhere(first *asking) {
+	again := &asking{lock: first.lock, wait: longestWait, patience: callPatience + longestWait}
+	again.company.Store(endWait)
+	for again.node = c.l.node(); again.node == first.node && c.l.w.cluster.Nodes > 1; {
+		again.node = c.l.node()
+	}
+	c.send(again)
 }
 
 // giveBack releases what the session holds. Nothing that depends on it happens afterwards.

@@ -99,7 +99,7 @@ func (l *load) startVisitors() {
 func (v *visitor) turn() {
 	v.judgeLong()
 	if v.left--; v.left <= 0 {
-		v.left, v.end, v.passes = perVisit, nil, nil
+		v.left, v.end, v.passes, v.session = perVisit, nil, nil, ""
 		v.visits++
 		if f := v.l.d.permits.file; f == nil {
 			v.begin()
@@ -161,13 +161,13 @@ func (v *visitor) begin() {
 		!permits.change("token", "POST", "/v1/rollcall/auth/tokens", token, &made) {
 		return
 	}
-	p.accessor, p.secret, p.endsFrom, p.endsBy, p.made.done = made.Accessor, made.Secret, made.Expires, made.Expires, time.Now()
+	p.accessor, p.secret, p.made.done = made.Accessor, made.Secret, time.Now()
+	p.endsFrom, p.endsBy = made.Expires, made.Expires
 	v.passes, v.endAt = []*pass{p}, 8+v.l.draw(7)
 	v.end = []func(){nil, v.rotate, v.revoke, v.narrow}[ends]
 	if session := v.newSession(v.l.w); session != "" {
 		v.l.ask("visit", v.l.node(), "PUT", permitPath(ownLock+"visit-"+p.role, session, 1), "")
 	}
-	v.session = ""
 }
 
 const rolePath = "/v1/rollcall/auth/roles/"
@@ -207,7 +207,8 @@ func (v *visitor) rotate() {
 	p, node, grace := v.passes[0], v.l.node(), int64(v.l.draw(4000))
 	from := v.wall(node)
 	p.act, p.ended.asked = "rotate", time.Now()
-	r := v.l.ask("rotate", node, "POST", fmt.Sprintf("/v1/rollcall/auth/tokens/%s/rotate?grace=%dms", p.accessor, grace), "")
+	path := fmt.Sprintf("/v1/rollcall/auth/tokens/%s/rotate?grace=%dms", p.accessor, grace)
+	r := v.l.ask("rotate", node, "POST", path, "")
 	v.l.count("rotate", r.Outcome())
 	if !r.decode(&made) {
 		return
@@ -358,10 +359,12 @@ func (v *visitor) judgeLong() {
 			v.judge(c)
 		default:
 		}
-		if end := v.endOf(c); !c.told && !end.IsZero() && now.After(end.Add(inForce+2*v.l.d.latency()+sweep)) && v.mustEnd(c) {
+		end := v.endOf(c)
+		late := !end.IsZero() && now.After(end.Add(inForce+2*v.l.d.latency()+sweep))
+		if late && !c.told && v.mustEnd(c) {
 			c.told = true
-			v.l.w.Errorf("I13 allowed: %s lets a caller whose rights ended at %v (%s) wait until %v: %s %s of %v", c.node,
-				end.Sub(began), c.pass, now.Sub(began), c.method, c.path, c.asked.Sub(began))
+			v.l.w.Errorf("I13 allowed: %s lets a caller whose rights ended at %v (%s) wait until %v: %s %s of %v",
+				c.node, end.Sub(began), c.pass, now.Sub(began), c.method, c.path, c.asked.Sub(began))
 		}
 		return returned
 	})
@@ -373,7 +376,8 @@ func (v *visitor) endOf(c *visit) (end time.Time) {
 	if p.act != "" {
 		end = p.ended.done
 	}
-	if expires := time.UnixMilli(p.endsBy).Add(-c.ahead); p.endsBy != 0 && (p.act == "" || !end.IsZero()) && expires.After(end) {
+	expires := time.UnixMilli(p.endsBy).Add(-c.ahead)
+	if p.endsBy != 0 && (p.act == "" || !end.IsZero()) && expires.After(end) {
 		end = expires
 	}
 	if !end.IsZero() && c.asked.After(end) {

@@ -333,6 +333,7 @@ type drawn struct {
 	acted    time.Time              // when an act was last begun
 	slow     bool                   // a link was slow once, and the nodes may have measured that
 	apart    bool                   // a link is cut
+	cutOff   []string               // nodes whose links were cut last
 	parted   time.Time              // when the first link since the last heal was cut
 	healed   time.Time              // when the last cut link was healed
 	weak     bool                   // a link or a disk is slow, or a link cut in one direction
@@ -382,14 +383,15 @@ func (d *drawn) mark(e Step) {
 	case "delay", "jitter", "lose":
 		d.slow, d.weak = true, true
 	case "cut", "isolate":
+		d.cutOff = e.Args
 		d.part()
 	case "cutoneway": // a follower that hears its leader, but does not reach it, does not report that
-		d.weak = true
+		d.weak, d.cutOff = true, e.Args
 		d.part()
 	case "slowdisk": // a leader with a slow disk accepts some of the writes
 		d.weak = true
 	case "heal":
-		d.weak, d.apart, d.healed = false, false, time.Now()
+		d.weak, d.apart, d.healed, d.cutOff = false, false, time.Now(), nil
 		if d.far.to.IsZero() {
 			d.far.to = d.healed
 		}
@@ -403,6 +405,13 @@ func (d *drawn) part() {
 	if !d.apart {
 		d.apart, d.parted = true, time.Now()
 	}
+}
+
+// isCutOff reports whether links of a node are cut.
+func (d *drawn) isCutOff(node string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Contains(d.cutOff, node)
 }
 
 // latency returns the latency that the nodes may assume for their links.
