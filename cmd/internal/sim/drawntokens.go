@@ -346,7 +346,8 @@ var afterwardsEncoded = base64.StdEncoding.EncodeToString([]byte(afterwards))
 
 // String says how a pass ends.
 func (p *pass) String() string {
-	return fmt.Sprintf("%s, expires %v, %s %v", p.role, time.UnixMilli(p.endsBy).Sub(began), p.act, p.ended.done.Sub(began))
+	expires, ended := time.UnixMilli(p.endsBy).Sub(began), p.ended.done.Sub(began)
+	return fmt.Sprintf("%s, expires %v, %s %v", p.role, expires, p.act, ended)
 }
 
 // judgeLong judges the calls that wait, or have returned.
