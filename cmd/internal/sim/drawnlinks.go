@@ -2,19 +2,30 @@ package sim
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// far is what datacenters know of each other while they cannot reach each other.
+// far is what datacenters know of each other while they cannot reach each other, and once they can again.
 type far struct {
-	l    *load
-	live []*Instance // one of each datacenter, renewed there
-	dead []*Instance // of every datacenter, not renewed; guarded by load.mu
+	l     *load
+	live  []*Instance             // of every datacenter, renewed there; guarded by load.mu, as are the next two
+	dead  []*Instance             // of every datacenter, not renewed
+	since map[*Instance]time.Time // when the registration of a live one began
+	back  map[string]*linked      // of the cut cut, by node
+	cut   farCut                  // the one that was looked at last
+}
+
+// linked is what a node has shown since it heard the other datacenter again after a cut.
+type linked struct {
+	at     time.Time       // when that was seen
+	listed map[string]bool // as APP/id
 }
 
 // farCut is a cut between all datacenters.
@@ -61,34 +72,121 @@ func keptFor(words []string) time.Duration {
 	return forever
 }
 
+// Instances of each datacenter that stay, and that go one by one, and the leases of both, which end at different times.
+const farStay, farGo = 4, 4
+
+var farLeases = []time.Duration{shortLease, 5 * time.Second, 8 * time.Second}
+
 // startFar has instances live and die in each of several datacenters.
 func (l *load) startFar() {
-	l.far = &far{l: l}
+	l.far = &far{l: l, since: map[*Instance]time.Time{}}
 	if l.w.cluster.Datacenters < 2 {
 		return
 	}
 	for dc := range l.w.cluster.Datacenters {
-		instance := func(name string, number int) *Instance {
-			i := l.w.newInstance(fmt.Sprintf("%s/dc%d-%d", name, dc+1, number), shortLease)
+		var last atomic.Int64
+		instance := func(app string) *Instance {
+			number := int(last.Add(1))
+			i := l.w.newInstance(fmt.Sprintf("%s/dc%d-%d", app, dc+1, number), farLeases[number%len(farLeases)])
 			i.dc = dc + 1
 			return i
 		}
-		live, number := instance("FAR", 0), 0
-		l.w.keep(live, false)
-		l.far.live = append(l.far.live, live)
-		l.task(5*time.Second, func() {
-			number++
-			l.die(instance("DEAD", number), &l.far.dead)
+		p := &farClients{f: l.far, due: map[*Instance]time.Time{}}
+		for range farStay {
+			p.register(instance("FAR"))
+		}
+		for range farGo {
+			p.register(instance("GOES"))
+		}
+		l.w.beside(400*time.Millisecond, p.renew)
+		l.task(5*time.Second, func() { l.die(instance("DEAD"), &l.far.dead) })
+		l.task(7*time.Second, func() {
+			p.replace.Store(instance("GOES"))
 		})
 	}
 	l.task(1200*time.Millisecond, l.far.look)
 }
 
-// look judges what a node says of other datacenters while they are cut off, and nothing else is wrong.
+// farClients are the clients of the instances of one datacenter, which renew them one after the other.
+type farClients struct {
+	f       *far
+	all     []*Instance
+	due     map[*Instance]time.Time
+	replace atomic.Pointer[Instance] // of an instance that stops being renewed; nil if all go on
+}
+
+func (p *farClients) register(i *Instance) {
+	began := time.Now()
+	if p.f.l.w.send(i, "POST", "/eureka/apps/"+i.App, i.document()).Status != http.StatusNoContent {
+		return
+	}
+	p.all = append(p.all, i)
+	p.due[i] = began.Add(time.Duration(p.f.l.draw(int(i.Lease / 3))))
+	p.f.l.mu.Lock()
+	defer p.f.l.mu.Unlock()
+	i.renewed, p.f.since[i] = time.Now(), began
+	p.f.live = append(p.f.live, i)
+}
+
+// renew renews those that are due, and replaces the oldest one that does not stay.
+func (p *farClients) renew() {
+	if next := p.replace.Swap(nil); next != nil {
+		if at := slices.IndexFunc(p.all, func(i *Instance) bool { return i.App == "GOES" }); at >= 0 {
+			p.end(at)
+		}
+		p.register(next)
+	}
+	for _, i := range p.all {
+		began := time.Now()
+		if began.Before(p.due[i]) {
+			continue
+		}
+		r := p.f.l.w.send(i, "PUT", i.path(), "")
+		if r.Status == http.StatusNotFound {
+			p.f.l.w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
+		}
+		p.due[i] = began.Add(i.Lease / 3)
+		p.f.l.mu.Lock()
+		i.renewed = time.Now()
+		if r.Status == http.StatusNotFound {
+			p.f.since[i] = began
+		}
+		p.f.l.mu.Unlock()
+	}
+}
+
+// end ends the client of an instance.
+func (p *farClients) end(at int) {
+	i := p.all[at]
+	p.all = slices.Delete(p.all, at, at+1)
+	p.f.l.mu.Lock()
+	defer p.f.l.mu.Unlock()
+	p.f.live = slices.DeleteFunc(p.f.live, func(other *Instance) bool { return other == i })
+	p.f.dead = append(p.f.dead, i)
+}
+
+// look judges what a node says of other datacenters while they are cut off, and nothing else is wrong. Once the cut is
+// over it looks at every node, because what flaps is soon there again.
 func (f *far) look() {
-	c, node, asked := f.l.d.farCut(), f.l.anyNode(), time.Now()
-	dc := f.l.w.Node(node).dc
-	if !c.judged || c.except != 0 && c.except != dc { // the others hear the node if it is the one that sends
+	c := f.l.d.farCut()
+	if c.from != f.cut.from {
+		f.back = map[string]*linked{}
+	}
+	f.cut = c
+	switch {
+	case !c.judged:
+	case c.to.IsZero():
+		f.lookAt(f.l.anyNode(), c)
+	default:
+		for _, n := range f.l.w.nodes {
+			f.lookAt(n.Name, c)
+		}
+	}
+}
+
+func (f *far) lookAt(node string, c farCut) {
+	dc, asked := f.l.w.Node(node).dc, time.Now()
+	if c.except != 0 && c.except != dc { // the others hear the node if it is the one that sends
 		return
 	}
 	var list []api.Instance
@@ -98,37 +196,62 @@ func (f *far) look() {
 	if !read || f.l.d.farCut() != c {
 		return
 	}
-	f.l.count("far", Done)
+	back, kind := f.back[node], "far"
+	if back != nil {
+		kind = "far back"
+	}
+	f.l.count(kind, Done)
 	f.l.mu.Lock()
-	all := slices.Concat(f.live, f.dead)
-	f.l.mu.Unlock()
-	for _, i := range all {
+	defer f.l.mu.Unlock()
+	for n, i := range slices.Concat(f.live, f.dead) {
 		if i.dc == dc {
 			continue
 		}
-		least, most := f.stays(c, dc, i)
+		name, lives := i.App+"/"+i.ID, n < len(f.live)
+		least, most := f.stays(c, dc, i, lives, back)
 		is := slices.ContainsFunc(list, func(a api.Instance) bool { return a.App == i.App && a.ID == i.ID })
 		if !is && time.Now().Before(least.Add(-slack)) {
-			f.l.w.Errorf("I3 alive: %s does not list %s/%s at %v, and could not hear its datacenter since %v", node, i.App, i.ID, asked.Sub(began), c.from.Sub(began))
+			f.l.w.Errorf("I3 alive: %s does not list %s at %v, and could not hear its datacenter since %v", node, name, asked.Sub(began), c.from.Sub(began))
 		}
 		if is && asked.After(most.Add(slack)) {
-			f.l.w.Errorf("I4 dead: %s lists %s/%s at %v, last renewed at %v, want %v at most", node, i.App, i.ID, asked.Sub(began), i.renewed.Sub(began), most.Sub(began))
+			f.l.w.Errorf("I4 dead: %s lists %s at %v, last renewed at %v, want %v at most", node, name, asked.Sub(began), i.renewed.Sub(began), most.Sub(began))
 		}
+		if back == nil {
+			continue
+		}
+		if lives && !is && back.listed[name] {
+			f.l.w.Errorf("I7 converged: %s does not list %s at %v, but has listed it since the link was back at %v", node, name, asked.Sub(began), back.at.Sub(began))
+		}
+		back.listed[name] = is
 	}
+	f.judgeLinks(c, dc, node, peers, asked)
+}
+
+// judgeLinks judges what a node says of its links with other datacenters, and notes when it hears one again. f.l.mu
+// must be held.
+func (f *far) judgeLinks(c farCut, dc int, node string, peers api.Peers, asked time.Time) {
 	for _, p := range peers.Peers {
-		if p.Incoming != nil && c.to.IsZero() {
+		switch {
+		case p.Incoming == nil:
+		case c.to.IsZero():
 			f.judgeLink(c, dc, node, p, asked.Sub(c.from))
+		case f.back[node] == nil && p.Incoming.HeardMS != nil && asked.Add(-time.Duration(*p.Incoming.HeardMS)*time.Millisecond).After(c.to):
+			f.back[node] = &linked{at: time.Now(), listed: map[string]bool{}}
 		}
 	}
 }
 
-// stays returns until when a datacenter must list an instance of another one, and until when it may.
-func (f *far) stays(c farCut, dc int, i *Instance) (least, most time.Time) {
-	lives, keeps, hears, ends := slices.Contains(f.live, i), f.l.d.keeps, c.except == dc, i.Lease+travels
+// stays returns until when a datacenter must list an instance of another one, and until when it may. f.l.mu must be
+// held.
+func (f *far) stays(c farCut, dc int, i *Instance, lives bool, back *linked) (least, most time.Time) {
+	keeps, hears, ends := f.l.d.keeps, c.except == dc, i.Lease+travels
 	never := c.from.Add(forever)
-	if lives {
+	switch {
+	case lives && !f.since[i].Before(c.from.Add(-slack)): // the other side may not know it
+		return time.Time{}, never
+	case lives:
 		least, most = c.from.Add(ends-i.Lease/3), c.from.Add(ends)
-	} else {
+	default:
 		most = i.renewed.Add(ends)
 		// the other side has heard of it, and not of its end
 		if i.renewed.Before(c.from.Add(-slack)) && i.renewed.Add(i.Lease).After(c.from.Add(slack)) {
@@ -138,6 +261,8 @@ func (f *far) stays(c farCut, dc int, i *Instance) (least, most time.Time) {
 	switch {
 	case lives && (hears || !c.to.IsZero() && keeps == forever):
 		return never, never
+	case !lives && back != nil: // what was not renewed within one duration has ended, also if the other side did not say so
+		return time.Time{}, later(most, back.at.Add(i.Lease))
 	case !c.to.IsZero(): // each side tells the other what has ended, and what has not
 		return time.Time{}, never
 	case hears:

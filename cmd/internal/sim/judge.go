@@ -109,6 +109,7 @@ func (l *load) judge(calm time.Time, check checker) {
 	l.judgePeers()
 	if l.w.Mode() == config.CP {
 		l.d.histories.judge(check)
+		l.d.bursts.judge()
 		l.d.locks.judge(l, check)
 		l.d.fleet.judge(l, calm)
 		l.judgeReplicas()
@@ -152,7 +153,7 @@ func (l *load) list(node string) map[string]bool {
 // mayEnd reports whether an instance may end at any time in the end, as far as its name tells.
 func mayEnd(name string) bool {
 	app, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"DEAD", "HERD", "REAPED"}, app)
+	return slices.Contains([]string{"DEAD", "GOES", "HERD", "REAPED"}, app)
 }
 
 func (l *load) sameLists(lists map[string]map[string]bool) {

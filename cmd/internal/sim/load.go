@@ -16,8 +16,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 var errNoSpace = syscall.ENOSPC
@@ -100,6 +98,7 @@ func (l *load) start() {
 	}
 	l.task(700*time.Millisecond, l.look)
 	l.startHistories()
+	l.d.bursts = &bursts{l: l}
 	l.startLocks()
 	l.startCatalog()
 	l.startQueues()
@@ -145,28 +144,6 @@ func (l *load) count(kind string, o Outcome) {
 	l.counts[kind][o]++
 }
 
-// Bounds of responses, by docs/understand/consistency.md and docs/reference/protocol/coordination.md.
-const (
-	quickAttempt, maxAttempt = 300 * time.Millisecond, 2 * time.Second // for a call between nodes (package port)
-
-	// a client knows that nothing was done: a last try may begin when the time is up
-	refusedWithin = store.NoLeaderWait + quickAttempt
-	// a client knows that nobody knows: the call was sent in the last try
-	certainWithin = refusedWithin + store.ResultWait
-	// Consul's API waits this long for a leader, and then makes its last try
-	leaderWithin = 7 * time.Second
-	// a leader that has lost its majority reports within it what it has not proposed
-	stepsDown = 2 * time.Second
-	// a node notices within it that it has lost its leader (docs/run/node-died.md)
-	noticed = 3 * time.Second
-	// a write of unknown outcome takes no effect later than this after the response
-	unknownTakes = time.Second
-	// a node tries this long to take a session out of a queue (package own)
-	leaveWait    = 10 * time.Second
-	sweep        = expiry.ClockInterval // how often a node looks for calls that have waited too long
-	callPatience = 2 * (leaderWithin + certainWithin)
-)
-
 // ask makes a call whose response must come within its bounds.
 func (l *load) ask(kind, node, method, path, body string, headers ...string) Reply {
 	return l.askFor(callPatience, 0, node, method, path, body, headers...)
@@ -176,51 +153,21 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 func (l *load) askFor(patience, wait time.Duration, node, method, path, body string, headers ...string) Reply {
 	asked := time.Now()
 	r := l.w.call(node, patience, method, path, body, headers...)
-	trip := 2 * l.d.latency()
-	late := func(bound time.Duration) { // stretches the bound over long links, see port.Nodes.Stretch
-		stretch := float64(min(maxAttempt, quickAttempt+3*trip)) / float64(quickAttempt)
-		bound = time.Duration(float64(bound)*stretch) + wait + 2*trip + sweep
-		invariant := "I10 prompt"
-		if o := r.Outcome(); o == Done || o == NotFound { // not a late refusal, but a late success
-			invariant = "I12 bounded"
-		}
-		if r.Took > bound && l.d.stayed(node, asked) {
-			l.w.Errorf("%s: %s %s at %s at %v: %v after %v, want %v at most", invariant, method, path, node, asked.Sub(began), r, r.Took, bound)
-		}
+	if r.Status == 0 && r.Took >= callPatience+wait && l.d.stayed(node, asked) {
+		l.w.Errorf("I12 bounded: %s has not answered %s %s of %v within %v", node, method, path, asked.Sub(began), r.Took)
 	}
 	consul := strings.Contains(path, "/v1/") && !strings.HasPrefix(path, "/v1/rollcall/") // also with an agent's name
-	switch {
-	case r.Status == 0 && r.Took >= callPatience+wait:
-		if l.d.stayed(node, asked) {
-			l.w.Errorf("I12 bounded: %s has not answered %s %s of %v within %v", node, method, path, asked.Sub(began), r.Took)
-		}
-	case r.Status == http.StatusServiceUnavailable:
-		late(l.refusal())
-	case r.Status != 0 && wait > 0:
-		late(leaveWait + certainWithin)
-	case consul:
-		late(leaderWithin + certainWithin)
-	case r.Status == http.StatusGatewayTimeout:
-		late(certainWithin)
-	}
+	waits := consul && !strings.HasSuffix(path, "&stale") && !slices.Contains(headers, soon)
+	l.judgeTime(node, method+" "+path, asked, wait, waits, r)
 	if r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
 		l.w.Errorf("I13 allowed: %s refuses the operator's %s %s at %v: %v", node, method, path, asked.Sub(began), r)
 	}
 	return r
 }
 
-// refusal returns the time within which a node must refuse a call. It may have sent the call to a leader that could
-// no longer propose it.
-func (l *load) refusal() time.Duration {
-	if l.d.isWeak() {
-		return certainWithin
-	}
-	return refusedWithin + stepsDown
-}
-
 // write makes a call that writes. Without a response it waits for as long as the node may take.
-func (l *load) write(node, method, path, body string) Reply {
-	r := l.ask("write", node, method, path, body)
+func (l *load) write(node, method, path, body string, headers ...string) Reply {
+	r := l.ask("write", node, method, path, body, headers...)
 	if r.Status == 0 {
 		time.Sleep(certainWithin)
 	}
@@ -316,6 +263,7 @@ type drawn struct {
 	load      *load
 	permits   permits
 	histories *histories // nil in mode ap
+	bursts    *bursts    // nil in mode ap
 	locks     *locks
 	fleet     *fleet
 	statuses  *statuses      // nil in mode ap
@@ -331,7 +279,7 @@ type drawn struct {
 	present  map[string]bool        // nodes of away that were started again since
 	ended    map[string][]time.Time // when processes of a node were ended, or its disk was broken
 	acted    time.Time              // when an act was last begun
-	slow     bool                   // a link was slow once, and the nodes may have measured that
+	slowed   time.Duration          // by which a link was slow once, as the nodes may have measured
 	apart    bool                   // a link is cut
 	cutOff   []string               // nodes whose links were cut last
 	parted   time.Time              // when the first link since the last heal was cut
@@ -381,7 +329,7 @@ func (d *drawn) mark(e Step) {
 		d.ended[e.Args[0]] = append(d.ended[e.Args[0]], time.Now())
 		d.weak = d.weak || e.Do == "hangdisk" // a leader leads on until it gives its disk up
 	case "delay", "jitter", "lose":
-		d.slow, d.weak = true, true
+		d.slowed, d.weak = max(d.slowed, e.slows()), true
 	case "cut", "isolate":
 		d.cutOff = e.Args
 		d.part()
@@ -398,6 +346,22 @@ func (d *drawn) mark(e Step) {
 	case "start":
 		d.away[e.Args[0]], d.present[e.Args[0]] = time.Now(), true
 	}
+}
+
+// slows returns by how much an act slows a link.
+func (e Step) slows() time.Duration {
+	if e.Do == "lose" {
+		return resend
+	}
+	span, _ := time.ParseDuration(e.Args[2]) // it was read before, or generated
+	return span
+}
+
+// performed records that an act is over.
+func (d *drawn) performed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.acted = time.Now()
 }
 
 // part records that nodes do not reach each other until the next heal. d.mu must be held.
@@ -418,10 +382,7 @@ func (d *drawn) isCutOff(node string) bool {
 func (d *drawn) latency() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.slow {
-		return slowest
-	}
-	return d.w.cluster.latency()
+	return d.w.cluster.latency() + d.slowed
 }
 
 // isWeak reports whether a link or a disk is slow, or a link cut in one direction.

@@ -394,7 +394,8 @@ func (d *drawing) outage() {
 	}
 }
 
-// longCut draws a cut between datacenters that is longer than their leases, once nothing else is wrong.
+// longCut draws a cut between datacenters that is longer than their leases, once nothing else is wrong. Afterwards it
+// leaves them time to tell each other who is alive.
 func (d *drawing) longCut() {
 	d.add("heal")
 	for _, n := range d.names {
@@ -408,6 +409,7 @@ func (d *drawing) longCut() {
 	}
 	d.at += shortLease + travels + time.Duration(d.r.IntN(40))*time.Second
 	d.add("heal")
+	d.at += shortLease + time.Duration(d.r.IntN(20))*time.Second
 }
 
 // fault draws what breaks next.

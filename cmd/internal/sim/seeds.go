@@ -127,6 +127,8 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 			time.Sleep(time.Until(d.began.Add(e.At)))
 			d.mark(e)
 			w.perform(e)
+			d.performed()
+			d.bursts.behind(e.Do)
 			d.histories.behind(e.Do, e.Args)
 			tally.Faults[e.Do]++
 		}
