@@ -208,7 +208,7 @@ func (f *far) lookAt(node string, c farCut) {
 			continue
 		}
 		name, lives := i.App+"/"+i.ID, n < len(f.live)
-		least, most := f.stays(c, dc, i, lives, back)
+		least, most := f.stays(c, dc, i, lives)
 		is := slices.ContainsFunc(list, func(a api.Instance) bool { return a.App == i.App && a.ID == i.ID })
 		if !is && time.Now().Before(least.Add(-slack)) {
 			f.l.w.Errorf("I3 alive: %s does not list %s at %v, and could not hear its datacenter since %v", node, name, asked.Sub(began), c.from.Sub(began))
@@ -243,7 +243,7 @@ func (f *far) judgeLinks(c farCut, dc int, node string, peers api.Peers, asked t
 
 // stays returns until when a datacenter must list an instance of another one, and until when it may. f.l.mu must be
 // held.
-func (f *far) stays(c farCut, dc int, i *Instance, lives bool, back *linked) (least, most time.Time) {
+func (f *far) stays(c farCut, dc int, i *Instance, lives bool) (least, most time.Time) {
 	keeps, hears, ends := f.l.d.keeps, c.except == dc, i.Lease+travels
 	never := c.from.Add(forever)
 	switch {
@@ -261,8 +261,6 @@ func (f *far) stays(c farCut, dc int, i *Instance, lives bool, back *linked) (le
 	switch {
 	case lives && (hears || !c.to.IsZero() && keeps == forever):
 		return never, never
-	case !lives && back != nil: // what was not renewed within one duration has ended, also if the other side did not say so
-		return time.Time{}, later(most, back.at.Add(i.Lease))
 	case !c.to.IsZero(): // each side tells the other what has ended, and what has not
 		return time.Time{}, never
 	case hears:
