@@ -73,7 +73,7 @@ func keptFor(words []string) time.Duration {
 }
 
 // Instances of each datacenter that stay, and that go one by one, and the leases of both, which end at different times.
-const farStay, farGo = 4, 4
+const farStay, farGo = 3, 2
 
 var farLeases = []time.Duration{shortLease, 5 * time.Second, 8 * time.Second}
 
@@ -82,6 +82,10 @@ func (l *load) startFar() {
 	l.far = &far{l: l, since: map[*Instance]time.Time{}}
 	if l.w.cluster.Datacenters < 2 {
 		return
+	}
+	stay, leave := farStay, farGo
+	if l.w.cluster.Nodes == 1 { // which bears all of the load
+		stay, leave = 1, 1
 	}
 	for dc := range l.w.cluster.Datacenters {
 		var last atomic.Int64
@@ -92,10 +96,10 @@ func (l *load) startFar() {
 			return i
 		}
 		p := &farClients{f: l.far, due: map[*Instance]time.Time{}}
-		for range farStay {
+		for range stay {
 			p.register(instance("FAR"))
 		}
-		for range farGo {
+		for range leave {
 			p.register(instance("GOES"))
 		}
 		l.w.beside(400*time.Millisecond, p.renew)
