@@ -357,11 +357,15 @@ func (e Step) slows() time.Duration {
 	return span
 }
 
-// performed records that an act is over.
-func (d *drawn) performed() {
+// perform makes an event happen, and clients write at once.
+func (d *drawn) perform(e Step) {
+	d.mark(e)
+	d.w.perform(e)
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.acted = time.Now()
+	d.mu.Unlock()
+	d.bursts.behind(e.Do)
+	d.histories.behind(e.Do, e.Args)
 }
 
 // part records that nodes do not reach each other until the next heal. d.mu must be held.

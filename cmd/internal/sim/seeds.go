@@ -125,11 +125,7 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		l.start()
 		for _, e := range s.Steps {
 			time.Sleep(time.Until(d.began.Add(e.At)))
-			d.mark(e)
-			w.perform(e)
-			d.performed()
-			d.bursts.behind(e.Do)
-			d.histories.behind(e.Do, e.Args)
+			d.perform(e)
 			tally.Faults[e.Do]++
 		}
 		w.repair()
