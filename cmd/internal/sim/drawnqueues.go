@@ -129,6 +129,7 @@ func (c *waiter) requestNew(n int) {
 		a.wait = 0
 	case n < 3:
 		a.patience = min(a.wait/2, 3*time.Second) + time.Millisecond
+		a.wait += longestWait // a place that outlives its client is seen for so long
 	}
 	if c.unsure == c.session {
 		a.company.Store(endWait)

@@ -361,7 +361,7 @@ func (v *visitor) judgeLong() {
 		default:
 		}
 		end := v.endOf(c)
-		late := !end.IsZero() && now.After(end.Add(inForce+2*v.l.d.latency()+sweep))
+		late := !end.IsZero() && now.After(end.Add(inForce+2*v.l.d.latency()+lateness))
 		if late && !c.told && v.mustEnd(c) {
 			c.told = true
 			v.l.w.Errorf("I13 allowed: %s lets a caller whose rights ended at %v (%s) wait until %v: %s %s of %v",

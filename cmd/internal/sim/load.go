@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 var errNoSpace = syscall.ENOSPC
@@ -173,6 +174,31 @@ func (l *load) write(node, method, path, body string, headers ...string) Reply {
 	}
 	return r
 }
+
+// Bounds of responses, by docs/reference/outcomes.md, docs/understand/consistency.md and
+// docs/reference/protocol/coordination.md.
+const (
+	quickAttempt, maxAttempt = 300 * time.Millisecond, 2 * time.Second // for a call between nodes (package port)
+
+	// a client knows that nothing was done: a last try may begin when the time is up
+	refusedWithin = store.NoLeaderWait + quickAttempt
+	// a client knows that nobody knows: the call was sent in the last try
+	certainWithin = refusedWithin + store.ResultWait
+	// Consul's API waits this long for a leader, and then makes its last try
+	leaderWithin = 7 * time.Second
+	leaderPause  = 50 * time.Millisecond // between two of these tries
+	// a leader that has lost its majority reports within it what it has not proposed
+	stepsDown = 2 * time.Second
+	// a node notices within it that it has lost its leader (docs/run/node-died.md)
+	noticed = 3 * time.Second
+	// a write of unknown outcome takes no effect later than this after the response
+	unknownTakes = time.Second
+	// a node tries this long to take a session out of a queue (package own)
+	leaveWait = 10 * time.Second
+	// how much later a node may respond than its bound says, on top of the way
+	lateness     = 250 * time.Millisecond
+	callPatience = 2 * (leaderWithin + certainWithin)
+)
 
 // reads is what readers have seen.
 type reads struct {
