@@ -149,6 +149,10 @@ func (a *acquisition) waitInQueue(ctx context.Context) (kv.Result, error) {
 	for {
 		wait := a.Coordination.Watch(mine) // before asking, so that no grant is missed
 		result, err := a.requestPermit(ctx)
+		if err != nil && ctx.Err() != nil { // the client has gone, or may no longer wait, and the session may have a place
+			wait.Leave()
+			return a.leaveQueue()
+		}
 		if err != nil || result.Place == 0 {
 			wait.Leave()
 			return result, err

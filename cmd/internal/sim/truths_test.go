@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/sim"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -66,6 +68,25 @@ func TestTruthLockIsNotRefusedForASessionThatLives(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client may hang up at any moment, also while its request is being written.
+func TestTruthSessionWhoseClientHungUpWaitsNoLonger(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		leader := w.Leader()
+		truthContended(w, leader)
+		for ms := range 30 {
+			path := "/v1/rollcall/locks/l?wait=5m&session=" + w.Session(leader, time.Hour, 0)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
+			req := need.Got(http.NewRequestWithContext(ctx, "PUT", w.URL(w.Others(leader)[0])+path, nil))(w)
+			expect.That(w, expect.Err(w.Client("127.0.9.3").Do(req)) != nil, "there is a response after %d ms", ms)
+			cancel()
+		}
+		w.Wait(time.Second)
+		var lock api.Permits
+		need.OK(w, json.Unmarshal([]byte(w.Call(leader, "GET", "/v1/rollcall/locks/l", "").Body), &lock))
+		expect.Equal(w, len(lock.Queue), 0, "sessions that wait:")
+	})
 }
 
 // It is the other half: what a node knows for certain, it says.
