@@ -296,41 +296,6 @@ func limited(t testing.TB, metrics *prometheus.Registry, name, target string) fl
 	return httpdtest.Gathered(t, metrics, "rollcall_http_rate_"+name+"_total", map[string]string{"target": target})
 }
 
-func TestRateLimitRefusesFetchesByTheirTarget(t *testing.T) {
-	for _, row := range []struct {
-		path, target string // empty if not limited
-		status       int
-	}{
-		{"/eureka/apps", "full", 200}, {"/eureka/apps/", "full", 200}, {"/eureka/apps//", "full", 200}, {"/eureka/apps///delta", "delta", 200}, {"//eureka/v2//apps?regions=a", "full", 200}, {"/v2/apps", "full", 200}, {"/eureka/v1/apps?consistency=stale", "full", 200},
-		{"/eureka/apps/delta", "delta", 200}, {"/v2/apps/delta", "delta", 200},
-		{"/eureka/apps/ORDERS", "application", 200}, {"/eureka/apps/orders?x=/apps", "application", 200}, {"/eureka/apps/NONE", "application", 404},
-		{"/eureka/apps/delta/", "", 200}, {"/eureka/apps/ORDERS/i1", "", 200}, {"/eureka/instances/i1", "", 200},
-		{"/eureka/vips/orders", "", 200}, {"/eureka/svips/orders", "", 200}, {"/eureka/status", "", 200},
-		{"/v1/rollcall/apps", "", 200}, {"/no/such/apps", "", 404}, {"/metrics", "", 200},
-	} {
-		t.Run(row.path, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				metrics := prometheus.NewRegistry()
-				n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
-				n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-				refused := row.status
-				if row.target != "" {
-					refused = http.StatusServiceUnavailable
-				}
-				for i, want := range []int{row.status, refused, refused} {
-					expect.Equal(t, n.Send(t, "GET", row.path, "").Status, want, "fetch %d: got", i+1)
-				}
-				for _, target := range []string{"full", "delta", "application"} {
-					want := map[bool]float64{true: 2}[target == row.target]
-					expect.Equal(t, limited(t, metrics, "limited", target), want, "refused as %s: got", target)
-				}
-				time.Sleep(time.Second) // virtual
-				expect.Equal(t, n.Send(t, "GET", row.path, "").Status, row.status, "a second later: got")
-			})
-		})
-	}
-}
-
 func TestRateLimitRefusalIsEmptyAndSaysWhenToComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
@@ -431,15 +396,6 @@ func TestRateLimitCountsWouldBeRefusalsWhileDisabled(t *testing.T) {
 		for target, want := range map[string]float64{"full": 11, "delta": 12, "application": 12} {
 			expect.Equal(t, limited(t, metrics, "would_limit", target), want, "would have been refused as %s: got", target)
 			expect.Equal(t, limited(t, metrics, "limited", target), 0, "refused as %s: got", target)
-		}
-	})
-}
-
-func TestRateLimitTokensAreOfOneHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for range 2 {
-			n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: one()})
-			expect.Equal(t, n.Send(t, "GET", "/eureka/apps", "").Status, 200, "the first fetch from a node: got")
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,42 +128,6 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 func passing(t *testing.T, c *api.Client, service string) int {
 	t.Helper()
 	return len(value[[]*api.ServiceEntry, *api.QueryMeta](t)(c.Health().Service(service, "", true, nil)))
-}
-
-// What is registered through one API is found through the other.
-func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, withSteadyLeader(Config{}))
-	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Metadata: map[string]string{"zone": "b"}})
-	client := consulClient(t, c.Nodes[1])
-	entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(client.Health().Service("orders", "", true, nil))
-	if len(entries) != 1 || entries[0].Service.ID != "orders-1" || entries[0].Service.Port != 8080 ||
-		entries[0].Service.Address != "127.0.0.1" || entries[0].Service.Meta["zone"] != "b" {
-		t.Fatalf("Consul's health lists %+v", entries)
-	}
-	mustOverride(t, c.Nodes[0], "ORDERS", "orders-1", "OUT_OF_SERVICE")
-	expect.Equal(t, passing(t, client, "orders"), 0, "instances that are passing while Eureka's status is OUT_OF_SERVICE:")
-
-	need.OK(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{
-		ID: "pay-1", Name: "payments", Address: "10.0.0.8", Port: 9090, Meta: map[string]string{"zone": "c"},
-		Check: &api.AgentServiceCheck{TTL: "1h", Status: api.HealthPassing},
-	}))
-	status := func(want string) {
-		t.Helper()
-		instance := need.Got(c.Nodes[2].Lookup("PAYMENTS", "127.0.0.1:pay-1"))(t)
-		expect.That(t, instance != nil && instance.Status == want && instance.Metadata["zone"] == "c", "Eureka shows %+v, want %s", instance, want)
-	}
-	status("UP")
-	need.OK(t, client.Agent().FailTTL("service:pay-1", "broken"))
-	status("DOWN")
-	need.OK(t, client.Agent().PassTTL("service:pay-1", ""))
-	need.OK(t, client.Agent().EnableServiceMaintenance("pay-1", "new disk"))
-	status("OUT_OF_SERVICE")
-	expect.OKf(t, c.Nodes[2].Renew("PAYMENTS", "127.0.0.1:pay-1").is(200), "a heartbeat of Eureka's on it")
-	expect.OKf(t, c.Nodes[0].Cancel("PAYMENTS", "127.0.0.1:pay-1").is(200), "Eureka's cancel")
-	services := value[map[string][]string, *api.QueryMeta](t)(client.Catalog().Services(nil))
-	_, there := services["payments"]
-	expect.That(t, !there, "Consul's catalog still lists it after Eureka's cancel: %v", services)
 }
 
 // ownTests has the tests of Consul's official Go client, by the client's files, that are about what Rollcall serves.
@@ -410,105 +372,4 @@ func pageOfOwnTests(t *testing.T) map[string]string {
 		}
 	}
 	return sections
-}
-
-// contender acquires a lock or a permit at each call, and returns its release.
-type contender func(ctx context.Context) (release func() error, err error)
-
-// byConsul contends by Consul's official client; limit 0: for a lock.
-func byConsul(c *api.Client, name string, limit int) contender {
-	return func(ctx context.Context) (func() error, error) {
-		if limit > 0 {
-			s, err := c.SemaphoreOpts(&api.SemaphoreOptions{Prefix: name, Limit: limit, SessionTTL: "10s"})
-			if err != nil {
-				return nil, err
-			}
-			return s.Release, won(s.Acquire(ctx.Done()))
-		}
-		l, err := c.LockOpts(lockOptions(name))
-		if err != nil {
-			return nil, err
-		}
-		return l.Unlock, won(l.Lock(ctx.Done()))
-	}
-}
-
-// won returns nil if Consul's client has what it waited for.
-func won(lost <-chan struct{}, err error) error {
-	if err == nil && lost == nil {
-		err = errors.New("not acquired in time")
-	}
-	return err
-}
-
-// contenders are two at each node.
-func contenders(t *testing.T, c *Cluster, name string, limit int) []contender {
-	t.Helper()
-	var all []contender
-	for _, n := range c.Nodes {
-		all = append(all, byConsul(consulClient(t, n), name, limit), byConsul(consulClient(t, n), name, limit))
-	}
-	return all
-}
-
-// contest has contenders hold in turns, and returns how many held at the same time at most.
-func contest(t *testing.T, all []contender, turns int) (most int64) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*ReadyLimit)
-	defer cancel()
-	var inside, peak atomic.Int64
-	errs := make(chan error, len(all))
-	for i, acquire := range all {
-		go func() {
-			errs <- func() error {
-				for turn := range turns {
-					release, err := acquire(ctx)
-					if err != nil {
-						return fmt.Errorf("contender %d, turn %d: %w", i, turn, err)
-					}
-					raise(&peak, inside.Add(1))
-					<-time.After(20 * time.Millisecond) // the work
-					inside.Add(-1)
-					if err := release(); err != nil {
-						return fmt.Errorf("contender %d, turn %d: release: %w", i, turn, err)
-					}
-				}
-				return nil
-			}()
-		}()
-	}
-	for range all {
-		expect.OK(t, <-errs)
-	}
-	return peak.Load()
-}
-
-// raise makes peak at least n.
-func raise(peak *atomic.Int64, n int64) {
-	for {
-		if was := peak.Load(); was >= n || peak.CompareAndSwap(was, n) {
-			return
-		}
-	}
-}
-
-// TestConsulLockHasOneHolderAtATime has Consul's official clients contend for one lock at three nodes.
-func TestConsulLockHasOneHolderAtATime(t *testing.T) {
-	t.Parallel()
-	most := contest(t, contenders(t, StartCluster(t, withSteadyLeader(Config{})), "shared", 0), 5)
-	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
-}
-
-// TestConsulSemaphoreHasAtMostItsLimitOfHolders is the same for a semaphore of three.
-func TestConsulSemaphoreHasAtMostItsLimitOfHolders(t *testing.T) {
-	t.Parallel()
-	const limit = 3
-	c := StartCluster(t, withSteadyLeader(Config{}))
-	most := contest(t, contenders(t, c, "shared", limit), 5)
-	expect.That(t, most <= limit, "%d held a permit at a time, want %d at most", most, limit)
-	pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, c.Nodes[0]).KV().Get("shared/.lock", nil))
-	var list struct{ Holders map[string]bool }
-	if need.OK(t, json.Unmarshal(pair.Value, &list)); len(list.Holders) > 0 {
-		t.Errorf("when all are done the holders are %v, want none", list.Holders)
-	}
 }

@@ -403,28 +403,6 @@ func attack(t *testing.T, nodes []*Node) {
 	}
 }
 
-// Each is refused by every node, also twenty at once; the leader keeps leading, and no process becomes large.
-func TestQuotasRefuseSmallRequestsThatMakeMuch(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, withSteadyLeader(Config{})) // so that a busy machine changes no leader
-	leader := c.Leader()
-	follower := c.Others(leader)[0]
-	value := bytes.Repeat([]byte("v"), 512<<10)
-	for i := range 20 {
-		status, body := browse(t, leader, "PUT", fmt.Sprintf("/v1/kv/large/%03d", i), value, nil)
-		need.That(t, status == http.StatusOK, "key %d: got %d %s", i, status, body)
-	}
-	before := need.Got(leader.Status())(t)
-	peaks := map[*Node]int{leader: residentPeak(t, leader), follower: residentPeak(t, follower)}
-	attack(t, []*Node{leader, follower})
-	expect.Equal(t, need.Got(leader.Status())(t).Term, before.Term, "a request changed the leader: the term is")
-	for n, peak := range peaks {
-		grown := residentPeak(t, n) - peak
-		t.Logf("%s: its largest size went from %d to %d MiB", n.Name, peak>>10, (peak+grown)>>10)
-		expect.That(t, grown <= 1<<20, "%s grew by %d MiB, want less than 1 GiB", n.Name, grown>>10)
-	}
-}
-
 // askers is how many clients send the same request at once.
 const askers = 20
 

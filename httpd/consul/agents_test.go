@@ -660,14 +660,6 @@ func TestConsulAgentTellsAVersionOfConsul(t *testing.T) {
 	expect.That(t, asked && secured, "DebugConfig is %v, want what consul debug asks for", self["DebugConfig"])
 }
 
-// The official client decodes a map of maps, and fails at a single value that is not an object.
-func TestConsulAgentShowsEveryMemberAsAnObject(t *testing.T) {
-	n := httpdtest.NewCatalog(t)
-	for name, member := range httpdtest.Read[map[string]json.RawMessage](t, n, "/v1/agent/self") {
-		expect.That(t, member[0] == '{', "%s is %s, want an object", name, member)
-	}
-}
-
 func TestConsulAgentShowsOneServerAsOneMember(t *testing.T) {
 	config, catalog := httpdtest.CatalogConfig()
 	config.Cluster = nil
@@ -675,49 +667,6 @@ func TestConsulAgentShowsOneServerAsOneMember(t *testing.T) {
 	catalog.Memory = n.Memory
 	got := httpdtest.Read[[]struct{ Name, Addr string }](t, n, "/v1/agent/members")
 	expect.That(t, len(got) == 1 && got[0].Name == "n1" && got[0].Addr == "10.1.0.1", "members are %+v, want the node itself", got)
-}
-
-// The client's own tests of the catalog do the same.
-func TestConsulCatalogServesTheOfficialClient(t *testing.T) {
-	n := httpdtest.NewCatalog(t)
-	client := newClient(t, n)
-	catalog := client.Catalog()
-	registration := &api.CatalogRegistration{
-		Datacenter: "dc1", Node: "foobar", Address: "192.168.10.10", NodeMeta: map[string]string{"somekey": "somevalue"},
-		Service: &api.AgentService{ID: "redis1", Service: "redis", Tags: []string{"primary", "v1"}, Port: 8000},
-		Check:   &api.AgentCheck{Node: "foobar", CheckID: "service:redis1-a", Name: "Redis health check", Notes: "by hand", Status: api.HealthPassing, ServiceID: "redis1"},
-		Checks: api.HealthChecks{{Node: "foobar", CheckID: "service:redis1-b", Name: "Redis health check", Status: api.HealthPassing, ServiceID: "redis1",
-			Definition: api.HealthCheckDefinition{TCP: "localhost:22", IntervalDuration: 5e9}}},
-	}
-	_, err := catalog.Register(registration, nil)
-	ok(t, err)
-	node, _, err := catalog.Node("foobar", nil)
-	ok(t, err)
-	s := node.Services["redis1"]
-	expect.That(t, s != nil && s.Weights == (api.AgentWeights{Passing: 1, Warning: 1}) && node.Node.Meta["somekey"] == "somevalue",
-		"the node is %+v", node)
-	for tags, want := range map[string]int{"primary": 1, "v1 primary": 1, "v2": 0, "v1 v2": 0} {
-		services, _, err := catalog.ServiceMultipleTags("redis", strings.Fields(tags), nil)
-		ok(t, err)
-		expect.That(t, len(services) == want, "with the tags %s there are %d services, want %d", tags, len(services), want)
-	}
-	entries, _, err := client.Health().ServiceMultipleTags("redis", []string{"v1"}, true, nil)
-	ok(t, err)
-	expect.That(t, len(entries) == 1 && len(entries[0].Checks) == 2 && entries[0].Checks[1].Type == "tcp" && entries[0].Checks[1].Definition.IntervalDuration == 5e9 && slices.Equal(entries[0].Checks[0].ServiceTags, []string{"primary", "v1"}) && entries[0].Checks.AggregatedStatus() == api.HealthPassing, "health is %+v", entries)
-	later := *registration
-	later.Address, later.SkipNodeUpdate = "10.0.0.1", true
-	_, err = catalog.Register(&later, nil)
-	ok(t, err)
-	if node, _, _ := catalog.Node("foobar", nil); node.Node.Address != "192.168.10.10" {
-		t.Errorf("the node's address became %s", node.Node.Address)
-	}
-	_, err = catalog.Deregister(&api.CatalogDeregistration{Node: "foobar", ServiceID: "redis1"}, nil)
-	ok(t, err)
-	_, err = catalog.Deregister(&api.CatalogDeregistration{Node: "foobar"}, nil)
-	ok(t, err)
-	if node, _, err := catalog.Node("foobar", nil); node != nil || err != nil {
-		t.Errorf("the node is %+v, %v, want none", node, err)
-	}
 }
 
 // Registrars register services before their nodes.

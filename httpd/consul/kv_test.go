@@ -12,24 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestKeysAreShownAsClientsDecodeThem(t *testing.T) {
-	for _, row := range []struct {
-		name  string
-		entry kv.Pair
-		want  string
-	}{
-		{"held", kv.Pair{Key: "k", Value: []byte("v1"), Flags: 1<<64 - 1, Session: "s", LockIndex: 2, CreateIndex: 3, ModifyIndex: 4, Fence: 4},
-			`{"LockIndex":2,"Key":"k","Flags":18446744073709551615,"Value":"djE=","Session":"s","CreateIndex":3,"ModifyIndex":4}`},
-		{"an empty value", kv.Pair{Key: "k", Value: []byte{}, CreateIndex: 3, ModifyIndex: 4},
-			`{"LockIndex":0,"Key":"k","Flags":0,"Value":null,"CreateIndex":3,"ModifyIndex":4}`},
-	} {
-		got, _ := json.Marshal(showPair(&row.entry))
-		expect.That(t, string(got) == row.want, "%s: got %s, want %s", row.name, got, row.want)
-	}
-	got, _ := json.Marshal(showPairs(nil))
-	expect.That(t, string(got) == "[]", "no entries are %s, want []", got)
-}
-
 func TestTransactionHasAWordForEveryVerb(t *testing.T) {
 	words := map[string]kv.Verb{
 		"set": kv.Set, "cas": kv.CAS, "lock": kv.Acquire, "unlock": kv.Release, "get": kv.Get, "get-or-empty": kv.GetOrEmpty, "get-tree": kv.GetTree,

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/consul/api"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -583,25 +582,6 @@ func TestConsulFilterLeavesIndexesAsTheyAre(t *testing.T) {
 		got = n.Get(t, fmt.Sprintf("%s&index=%d&wait=9m", withFilter("/v1/health/service/web", "None == w1"), got.Index(t)))
 		expect.That(t, got.Status == 400 && time.Since(begun) == 0, "a filter that cannot be read was answered %d after %v, want 400 at once", got.Status, time.Since(begun))
 	})
-}
-
-func TestConsulFiltersOfTheOfficialClient(t *testing.T) {
-	n := httpdtest.NewCatalog(t)
-	for _, put := range filterable {
-		n.Must(t, "PUT", put.target, put.body)
-	}
-	client := newClient(t, n)
-	by := func(filter string) *api.QueryOptions { return &api.QueryOptions{Filter: filter} }
-	nodes, _, err := client.Catalog().Nodes(by(`Meta.rack == "8"`))
-	expect.That(t, err == nil && len(nodes) == 1 && nodes[0].Node == "n2", "nodes are %+v, %v", nodes, err)
-	entries, _, err := client.Health().Service("web", "", false, by("Checks.Status == critical"))
-	expect.That(t, err == nil && len(entries) == 1 && entries[0].Service.ID == "w2", "entries are %+v, %v", entries, err)
-	services, err := client.Agent().ServicesWithFilter("Port == 91")
-	expect.That(t, err == nil && len(services) == 1 && services["a2"] != nil, "services are %+v, %v", services, err)
-	checks, err := client.Agent().ChecksWithFilter("ServiceID == a1")
-	expect.That(t, err == nil && len(checks) == 1 && checks["ttl1"] != nil, "checks are %+v, %v", checks, err)
-	_, err = client.Agent().ServicesWithFilter("Port")
-	expect.That(t, err != nil && strings.Contains(err.Error(), "Failed to create boolean expression evaluator: 1:5"), "the error is %v", err)
 }
 
 // Changes, and which blocking queries they wake, with Consul 1.15.6 (an agent in mode -dev, put through the same

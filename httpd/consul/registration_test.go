@@ -141,35 +141,6 @@ func TestCheckDefinitionThatSaysNothingIsNone(t *testing.T) {
 		"got %+v, %v", got.Checks, err)
 }
 
-func TestCheckAggregateIsThatOfTheWorstCheck(t *testing.T) {
-	check := func(id, status string) listedCheck { return listedCheck{CheckID: id, Status: status} }
-	for _, row := range []struct {
-		name   string
-		checks []listedCheck
-		want   string
-	}{
-		{"none", nil, "passing"},
-		{"passing", []listedCheck{check("a", "passing")}, "passing"},
-		{"warning", []listedCheck{check("a", "passing"), check("b", "warning")}, "warning"},
-		{"critical", []listedCheck{check("a", "critical"), check("b", "warning")}, "critical"},
-		{"service maintenance", []listedCheck{check("_service_maintenance:x", "critical"), check("b", "critical")}, "maintenance"},
-		{"node maintenance", []listedCheck{check("a", "critical"), check("_node_maintenance", "critical")}, "maintenance"},
-	} {
-		got := aggregate(row.checks)
-		var theirs api.HealthChecks
-		for _, c := range row.checks {
-			theirs = append(theirs, &api.HealthCheck{CheckID: c.CheckID, Status: c.Status})
-		}
-		expect.That(t, got == row.want && got == theirs.AggregatedStatus(), "%s: got %s, want %s; the official client says %s", row.name, got, row.want, theirs.AggregatedStatus())
-	}
-	order := []string{"passing", "warning", "critical", "maintenance"}
-	for i, one := range order {
-		for j, other := range order {
-			expect.Equal(t, worse(one, other), i > j, "%s worse than %s:", one, other)
-		}
-	}
-}
-
 func TestLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
 	one := place{Epoch: "c1", Address: "10.1.0.1"}.nodeID()
 	expect.Equal(t, (place{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).nodeID(), one, "servers of one cluster say %s and", one)

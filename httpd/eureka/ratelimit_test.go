@@ -1,7 +1,6 @@
 package eureka
 
 import (
-	"fmt"
 	"math/big"
 	"strings"
 	"sync"
@@ -16,15 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// admitted calls until the tokens run out, and returns how many there were.
-func admitted(b *Bucket, burst int, rate, now int64) int {
-	n := 0
-	for b.AcquireAt(burst, rate, now) {
-		n++
-	}
-	return n
-}
-
 func TestBucketRatesArePerSecondOrPerMinute(t *testing.T) {
 	for _, unit := range []time.Duration{time.Second, time.Minute} {
 		expect.OKf(t, expect.Err(NewBucket(unit)), "%v", unit)
@@ -33,105 +23,6 @@ func TestBucketRatesArePerSecondOrPerMinute(t *testing.T) {
 		_, err := NewBucket(unit)
 		expect.That(t, err != nil && strings.Contains(err.Error(), unit.String()), "%v: the error is %v, want one that names the unit", unit, err)
 	}
-}
-
-func TestBucketTokensComeBackOneByOne(t *testing.T) {
-	type call struct{ at, tokens int64 } // takes all tokens at that time, in ms
-	for _, row := range []struct {
-		name  string
-		unit  time.Duration
-		burst int
-		rate  int64
-		calls []call
-	}{
-		{"2000 a second, burst 10: two per ms", time.Second, 10, 2000,
-			[]call{{0, 10}, {0, 0}, {1, 2}, {2, 2}, {3, 2}, {5, 4}, {10, 10}, {100, 10}, {100, 0}}},
-		{"500 a second: one per 2 ms", time.Second, 10, 500,
-			[]call{{0, 10}, {1, 0}, {2, 1}, {3, 0}, {4, 1}, {7, 1}, {8, 1}, {9, 0}, {10, 1}}},
-		{"4 a minute, burst 2", time.Minute, 2, 4,
-			[]call{{0, 2}, {14_999, 0}, {15_000, 1}, {29_999, 0}, {31_000, 1}, {44_999, 0}, {45_000, 1}, {120_000, 2}}},
-		{"300 a second: three per 10 ms", time.Second, 1, 300,
-			[]call{{0, 1}, {3, 0}, {4, 1}, {6, 0}, {7, 1}, {9, 0}, {10, 1}, {13, 0}, {14, 1}}},
-		{"no burst", time.Second, 1, 1, []call{{0, 1}, {999, 0}, {1000, 1}, {5000, 1}, {5000, 0}}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			b := newBucket(t, row.unit)
-			for _, c := range row.calls {
-				got := admitted(b, row.burst, row.rate, c.at)
-				expect.That(t, int64(got) == c.tokens, "at %d ms: got %d tokens, want %d", c.at, got, c.tokens)
-			}
-		})
-	}
-}
-
-func TestBucketOfZeroOrLessLimitsNothing(t *testing.T) {
-	for _, row := range []struct {
-		burst int
-		rate  int64
-	}{{0, 500}, {-1, 500}, {10, 0}, {10, -1}, {0, 0}} {
-		b := newBucket(t, time.Second)
-		for range 100 {
-			need.That(t, b.AcquireAt(row.burst, row.rate, 1) && b.WaitAt(row.burst, row.rate, 1) == 0, "burst %d, rate %d: refused", row.burst, row.rate)
-		}
-		expect.Equal(t, admitted(b, 3, 1, 1), 3, "burst %d, rate %d: these calls took tokens; of 3 are left:", row.burst, row.rate)
-	}
-}
-
-// Whatever the rate, and however tokens and milliseconds line up: no fraction is lost, and none is given twice.
-func TestBucketRateIsWithinOneTokenInTheLongRun(t *testing.T) {
-	const end = 60_000 // ms
-	for _, unit := range []time.Duration{time.Second, time.Minute} {
-		for _, rate := range []int64{1, 4, 7, 100, 300, 500, 700, 999, 1000, 1001, 1500, 2000, 2500, 9999} {
-			for _, every := range []int64{1, 3} { // ms between calls
-				b := newBucket(t, unit)
-				burst := int(rate) // so that no step brings more than the bucket holds
-				admitted(b, burst, rate, 0)
-				got := int64(0)
-				for now := every; now <= end; now += every {
-					got += int64(admitted(b, burst, rate, now))
-				}
-				want := end * rate / unit.Milliseconds()
-				expect.That(t, got >= want-1 && got <= want+1, "%d per %v, asked every %d ms: %d tokens in a minute, want %d", rate, unit, every, got, want)
-			}
-		}
-	}
-}
-
-func TestBucketAdmitsOverloadSmoothly(t *testing.T) {
-	const burst, rate, perMS = 10, 2000, 25 // demand is twelve times the rate
-	b := newBucket(t, time.Second)
-	for window := range 100 { // of 10 ms each
-		n := 0
-		for ms := range 10 {
-			for range perMS {
-				if b.AcquireAt(burst, rate, int64(10*window+ms)) {
-					n++
-				}
-			}
-		}
-		want := 20
-		if window == 0 {
-			want = burst + 9*2 // the bucket was full, and nine ms brought two each
-		}
-		expect.Equal(t, n, want, "window %d of 10 ms: admitted", window)
-	}
-}
-
-func TestBucketObeysAShrunkBurstFromTheNextRefillOn(t *testing.T) {
-	b := newBucket(t, time.Second)
-	need.Equal(t, admitted(b, 10, 1000, 0), 10, "of 10 got")
-	expect.Equal(t, admitted(b, 3, 1000, 0), 0, "a smaller burst at once: got tokens:")
-	expect.Equal(t, admitted(b, 3, 1000, 1), 1, "after 1 ms: got tokens:")
-	expect.Equal(t, admitted(b, 10, 1000, 1), 7, "a larger burst: got tokens:")
-}
-
-func TestBucketWhoseClockGoesBackStopsNothingForLongerThanAUnit(t *testing.T) {
-	b := newBucket(t, time.Second)
-	admitted(b, 5, 1000, 10_000)
-	expect.Equal(t, admitted(b, 5, 1000, 9_500), 0, "a late caller got tokens:")
-	expect.Equal(t, admitted(b, 5, 1000, 10_002), 2, "2 ms after the refill: got tokens:")
-	expect.Equal(t, admitted(b, 5, 1000, 1_000), 0, "set back by 9 s: got tokens at once:")
-	expect.Equal(t, admitted(b, 5, 1000, 1_003), 3, "3 ms later: got tokens:")
 }
 
 func TestBucketClockIsTimeThatPasses(t *testing.T) {
@@ -172,27 +63,6 @@ func TestBucketGivesManyCallersExactlyTheTokensOfAnInstant(t *testing.T) {
 		}
 		expect.That(t, got.Load() == want, "at %d ms: %d of %d callers were admitted, want %d", now, got.Load(), callers, want)
 	}
-}
-
-// A client that wants its local changes known at once may register on demand twice in a row, and after that four times
-// a minute, if it looks for changes every 30 s anyway.
-func ExampleBucket_AcquireAt() {
-	const burst, intervalSeconds = 2, 30
-	b, err := NewBucket(time.Minute)
-	if err != nil {
-		panic(err)
-	}
-	for _, ms := range []int64{0, 1000, 2000, 14_000, 15_000} {
-		fmt.Println(ms, b.AcquireAt(burst, 60*burst/intervalSeconds, ms))
-	}
-	fmt.Println(b.WaitAt(burst, 60*burst/intervalSeconds, 16_000))
-	// Output:
-	// 0 true
-	// 1000 true
-	// 2000 false
-	// 14000 false
-	// 15000 true
-	// 14s
 }
 
 // model is the bucket in rational numbers, which neither round nor overflow, for one caller.

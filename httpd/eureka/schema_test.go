@@ -303,20 +303,6 @@ func TestOverridesAreShownOncePerID(t *testing.T) {
 	expect.Equal(t, got, `{"orders-2.example.internal:orders:8080":"OUT_OF_SERVICE"}`, "got")
 }
 
-func TestAppsHashCodeCountsByStatusInAlphabeticalOrder(t *testing.T) {
-	var leases []*registry.Lease
-	for status, count := range map[registry.Status]int{registry.Up: 10, registry.OutOfService: 2, registry.Down: 1, registry.Starting: 3, registry.Unknown: 1} {
-		for range count {
-			l := orders1()
-			l.Instance.Status = status
-			leases = append(leases, l)
-		}
-	}
-	doc := root(t, eureka.AppendVIP(nil, full, slices.Values(leases)), "applications")
-	hash, _ := doc.member("apps__hashcode")
-	expect.That(t, hash.text == "DOWN_1_OUT_OF_SERVICE_2_STARTING_3_UNKNOWN_1_UP_10_", "got %s", hash.text)
-}
-
 var (
 	full    = eureka.Format{}
 	compact = eureka.Format{Compact: true}
@@ -413,39 +399,6 @@ func TestStatusDocumentHasHealthyOnlyWithAMinimumOfPeers(t *testing.T) {
 	without := eureka.StatusInfo{Instance: server()}
 	got = string(eureka.AppendStatusInfo(nil, full, &without))
 	expect.That(t, !strings.Contains(got, `"healthy"`), "JSON without a minimum of peers: %s", got)
-}
-
-func TestErrorDocumentsEqualTheReferenceDocuments(t *testing.T) {
-	var reference struct {
-		Cases []struct{ Request, Body string }
-	}
-	need.OK(t, json.Unmarshal(fixture(t, "errors.json"), &reference))
-	want := map[string]string{}
-	for _, c := range reference.Cases {
-		want[c.Request] = c.Body
-	}
-	tests := []struct{ request, got string }{
-		{"POST apps/{app} with unparsable JSON", string(eureka.AppendParseError(nil, full))},
-		{"POST apps/{app} with unparsable XML", string(eureka.AppendParseError(nil, inXML))},
-		{"POST apps/ORDERS, no usable id", refusal(t, `{"instance":{"app":"ORDERS"}}`)},
-		{"POST apps/ORDERS, hostName missing or empty", refusal(t, `{"instance":{"instanceId":"i"}}`)},
-		{"POST apps/ORDERS, ipAddr missing or empty", refusal(t, `{"instance":{"hostName":"h","ipAddr":""}}`)},
-		{"POST apps/ORDERS with app PAY", refusal(t, `{"instance":{"hostName":"h","ipAddr":"1","app":"pay"}}`)},
-		{"POST apps/ORDERS without dataCenterInfo", refusal(t, `{"instance":{"hostName":"h","ipAddr":"1","app":"orders"}}`)},
-		{"POST apps/ORDERS with dataCenterInfo lacking a name", refusal(t, `{"instance":{"hostName":"h","ipAddr":"1","app":"orders","dataCenterInfo":{}}}`)},
-	}
-	for _, tt := range tests {
-		w, ok := want[tt.request]
-		expect.That(t, ok && tt.got == w, "%s: got %q, want %q", tt.request, tt.got, w)
-	}
-}
-
-// refusal returns the text of the error for a registration under ORDERS.
-func refusal(t *testing.T, body string) string {
-	t.Helper()
-	_, err := eureka.DecodeRegistration([]byte(body), full, "orders")
-	need.That(t, err != nil, "%s: accepted", body)
-	return err.Error()
 }
 
 // TestDocumentMadeOfChunksIsTheSameAsAWhole proves that a document may be assembled from cached parts.

@@ -212,11 +212,6 @@ func TestExplainHasTheFactsAsFields(t *testing.T) {
 	})
 }
 
-func TestExplainIs404ForAnInstanceThatIsNotRemembered(t *testing.T) {
-	n := httpdtest.NewNode(t, httpd.Config{}, nil)
-	n.Send(t, httpdtest.Request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", "")).Says(t, 404, `"error":"nothing is remembered of ORDERS/i1`, "it")
-}
-
 // audited is a node with an audit, and tokens keyed by the names of their roles.
 type audited struct {
 	*httpdtest.Coordinated
