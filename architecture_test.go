@@ -41,7 +41,7 @@ var rooms = []room{
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/probe", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit", "internal/wait"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"httpd", []string{"fsm/order", "internal/world", "internal/setting", "httpd/eurekaroutes", "httpd/dashboard", "httpd/web", "httpd/api", "fsm/access", "fsm/registry", "httpd/audit", "httpd/consul", "httpd/own", "httpd/eureka"}},
-	{"httpd/httpdtest", []string{"fsm/kv", "fsm/fsmtest", "fsm/registry", "httpd", "httpd/api", "httpd/web", "internal/expect", "internal/need"}},
+	{"httpd/httpdtest", []string{"fsm/kv", "fsm/fsmtest", "fsm/registry", "httpd", "httpd/api", "httpd/eureka", "httpd/web", "internal/expect", "internal/need"}},
 	{"httpd/own", []string{"fsm/order", "httpd/web", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/codec", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "httpd/audit"}},
 	{"httpd/eurekaroutes", []string{"internal/world", "httpd/web", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
 	{"httpd/consul", []string{"fsm/order", "httpd/web", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
@@ -50,7 +50,6 @@ var rooms = []room{
 	{"httpd/api", []string{"fsm/registry"}},
 	{"httpd/audit", []string{"fsm/order", "httpd/api"}},
 	{"httpd/eureka", []string{"fsm/order", "fsm/registry"}},
-	{"httpd/conformance", []string{"httpd/api", "httpd/eureka", "fsm/registry", "internal/expect", "internal/need"}},
 	{"store/consensus", []string{"store/consensus/commit", "store/consensus/membership", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "internal/wait", "fsm", "fsm/codec", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/setting", "internal/world"}},
 	{"store/consensus/commit", []string{"store/consensus/port", "store/consensus/raftio", "store", "store/expiry", "internal/wait", "fsm", "fsm/codec", "fsm/registry", "store/consensus/membership"}},
 	{"store/consensus/membership", []string{"store/consensus/raftio", "store/consensus/port", "store", "store/disk", "internal/wait", "fsm", "fsm/codec", "fsm/registry", "store/expiry"}},
@@ -225,7 +224,7 @@ func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
 func TestOnlyTheWorldListensAndDials(t *testing.T) {
 	reaches := regexp.MustCompile(`\b(net\.(Listen\w*|Dial\w*|ListenConfig)\b[({]|tls\.(Dial|Listen)|http\.(DefaultTransport|DefaultClient|Get|Post|ListenAndServe)\b)`)
 	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
-		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "httpd/conformance/") || strings.HasPrefix(file, "httpd/httpdtest/") || strings.HasPrefix(file, "replication/peertest/") {
+		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "httpd/httpdtest/") || strings.HasPrefix(file, "replication/peertest/") {
 			continue
 		}
 		for i, line := range strings.Split(string(need.Got(os.ReadFile(file))(t)), "\n") {
@@ -247,7 +246,7 @@ var toldByTheMachine = map[string]string{
 // its world's. Times of package time are only for measuring: numbers and texts come from World.Now, or World.Wall.
 func TestOnlyTheWorldTellsTheTime(t *testing.T) {
 	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
-		aside := regexp.MustCompile(`_test\.go$|^httpd/(conformance|httpdtest)/|^replication/peertest/|^fsm/fsmtest/|^cmd/internal/(sim|top)/`)
+		aside := regexp.MustCompile(`_test\.go$|^httpd/httpdtest/|^replication/peertest/|^fsm/fsmtest/|^cmd/internal/(sim|top)/`)
 		if toldByTheMachine[file] != "" || aside.MatchString(file) {
 			continue
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
-	"github.com/seed-20419f34/rollcall/httpd/conformance"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -427,7 +426,7 @@ func TestConformance(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
 	n.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
-	conformance.Run(t, conformance.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
+	httpdtest.RunSuite(t, httpdtest.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
 }
 
 func TestConformanceWithoutConsensus(t *testing.T) {
@@ -436,7 +435,7 @@ func TestConformanceWithoutConsensus(t *testing.T) {
 	n := httpdtest.NewNode(t, config, nil)
 	n.Set(func(m *fsmtest.Memory) { m.Alone = true; m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
-	conformance.Run(t, conformance.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata")})
+	httpdtest.RunSuite(t, httpdtest.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata")})
 }
 
 // Every route of coordination, including future ones.

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/httpd/conformance"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -215,7 +215,7 @@ func TestConformance(t *testing.T) {
 		if !ap {
 			n = c.Others(c.Leader())[0]
 		}
-		conformance.Run(t, conformance.Target{URL: n.URL(), Fixtures: os.DirFS("../httpd/eureka/testdata"), Consensus: !ap})
+		httpdtest.RunSuite(t, httpdtest.Target{URL: n.URL(), Fixtures: os.DirFS("../httpd/eureka/testdata"), Consensus: !ap})
 	})
 }
 

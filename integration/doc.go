@@ -5,7 +5,7 @@
 //
 // It imports nothing of the server but what clients import too: the documents of httpd/api, the types of
 // fsm/registry, and the server as a program, which internal/localcluster starts. TestConformance runs the protocol's
-// suite, httpd/conformance.
+// suite, httpd/httpdtest.
 //
 // The harness, which has no tests:
 //

@@ -1,5 +1,6 @@
 // Package httpdtest provides nodes to test the HTTP face with: handlers behind real servers, in bubbles of virtual
-// time, or called directly, and the requests and instances that tests send them.
+// time, or called directly, the requests and instances that tests send them, and a suite that runs against the URL of
+// a server, whatever orders its operations.
 //
 //	node.go        a node behind a real server, and what it replies
 //	bubbled.go     a node in virtual time
@@ -7,6 +8,10 @@
 //	events.go      the events of a watch
 //	fakes.go       peers, clusters and services that answer as a test wants
 //	rig.go         instances and requests
+//	suite.go       the order of the suite's checks, their client, and the keys of documents
+//	suitereads.go  checks of Eureka's protocol: what is read
+//	suitewrites.go checks of Eureka's protocol: what is written
+//	suiteown.go    checks of our own API
 package httpdtest
 
 import (

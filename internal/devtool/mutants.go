@@ -118,7 +118,7 @@ func drawMutants(seed uint64, directories []string) (all []mutant, err error) {
 }
 
 // onlyTests matches what only tests use.
-var onlyTests = regexp.MustCompile(`_test\.go$|/(conformance|httpdtest|peertest|testdata)/`)
+var onlyTests = regexp.MustCompile(`_test\.go$|/(httpdtest|peertest|testdata)/`)
 
 // readMutants reads the lines of a file that runMutants has printed.
 func readMutants(name string) (all []mutant, err error) {

@@ -1,4 +1,4 @@
-package conformance
+package httpdtest
 
 import (
 	"context"
@@ -12,9 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// liveness bounds the time of everything that must happen soon.
-const liveness = time.Minute
 
 // watches are the ways to follow changes.
 var watches = []check{

@@ -1,4 +1,4 @@
-package conformance
+package httpdtest
 
 import (
 	"encoding/json"

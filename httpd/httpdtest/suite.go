@@ -1,11 +1,4 @@
-// Package conformance tests Eureka's protocol as its clients and peers see it, and what Rollcall adds for watchers and
-// operators: a suite that runs against the URL of a server, whatever orders its operations. It does not test
-// durability, freshness across nodes or faults.
-//
-// The suite needs a server that no other client changes meanwhile; instances registered there before do not matter.
-// Its files: suite.go has the order of the checks, their client, and the keys of documents; reads.go and writes.go
-// have the checks of Eureka's protocol, own.go those of our own API.
-package conformance
+package httpdtest
 
 import (
 	"cmp"
@@ -28,7 +21,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Target is a server to test.
+// Target is a server that the suite tests. No other client changes it meanwhile; instances that were registered there
+// before do not matter.
 type Target struct {
 	// URL is its scheme and host; Eureka's resources are under /eureka, /eureka/v1, /eureka/v2 and /v2.
 	URL string
@@ -40,8 +34,9 @@ type Target struct {
 	Consensus bool
 }
 
-// Run runs the suite.
-func Run(t *testing.T, target Target) {
+// RunSuite tests Eureka's protocol as its clients and peers see it, and what Rollcall adds for watchers and operators.
+// It does not test durability, freshness across nodes or faults.
+func RunSuite(t *testing.T, target Target) {
 	t.Cleanup(transport.CloseIdleConnections)
 	for _, group := range [][]check{traps, writes, reads, renewals, overrides, registrations, batches, others, freshness, watches, acts} {
 		for _, c := range group {
@@ -199,7 +194,7 @@ func (r registration) json() string {
 	set("metadata", r.metadata, r.metadata != nil)
 	body, err := json.Marshal(map[string]any{"instance": instance})
 	if err != nil {
-		panic(fmt.Sprintf("conformance: %v", err)) // maps of texts and numbers
+		panic(fmt.Sprintf("httpdtest: %v", err)) // maps of texts and numbers
 	}
 	return string(body)
 }
