@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -290,61 +288,6 @@ func one() httpd.RateLimit {
 	return httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 1, FullFetchRate: 1}
 }
 
-// limited returns the number of fetches of a target that were refused, or would have been.
-func limited(t testing.TB, metrics *prometheus.Registry, name, target string) float64 {
-	t.Helper()
-	return httpdtest.Gathered(t, metrics, "rollcall_http_rate_"+name+"_total", map[string]string{"target": target})
-}
-
-func TestRateLimitRefusalIsEmptyAndSaysWhenToComeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		metrics := prometheus.NewRegistry()
-		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
-		n.Send(t, "GET", "/eureka/apps", "", "Accept: application/json")
-		n.Send(t, "GET", "/eureka/apps", "", "Accept: application/json").Is(t, 503, "", "it").With(t, "Retry-After", "1").With(t, "Content-Length", "0")
-		labels := map[string]string{"route": "{base}/apps", "code": "503"}
-		expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_requests_total", labels), 1, "answers that are counted as %v:", labels)
-	})
-}
-
-func TestRateLimitTakesNoTokensFromPrivilegedClients(t *testing.T) {
-	for _, row := range []struct {
-		name, identity string
-		throttle       bool
-		passes         bool
-	}{
-		{"Java client", "DefaultClient", false, true},
-		{"peer", "DefaultServer", false, true},
-		{"listed", "batch-loader", false, true},
-		{"not listed", "Batch-Loader", false, false},
-		{"no identity", "", false, false},
-		{"Java client, standard clients throttled", "DefaultClient", true, false},
-		{"peer, standard clients throttled", "DefaultServer", true, false},
-		{"listed, standard clients throttled", "batch-loader", true, false},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				settings := one()
-				settings.ThrottleStandard, settings.Privileged = row.throttle, []string{"batch-loader"}
-				n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: settings})
-				var headers []string
-				if row.identity != "" {
-					headers = []string{"DiscoveryIdentity-Name: " + row.identity}
-				}
-				for i := range 5 {
-					want := http.StatusOK
-					if i > 0 && !row.passes {
-						want = http.StatusServiceUnavailable
-					}
-					expect.Equal(t, n.Send(t, "GET", "/eureka/apps", "", headers...).Status, want, "fetch %d: got", i+1)
-				}
-				anonymous := map[bool]int{true: 200, false: 503}[row.passes]
-				expect.Equal(t, n.Send(t, "GET", "/eureka/apps", "").Status, anonymous, "another client afterwards: got")
-			})
-		})
-	}
-}
-
 func TestRateLimitTakesATokenFromBothBucketsForAFullFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 5, FetchRate: 1, FullFetchRate: 1}})
@@ -378,24 +321,6 @@ func TestRateLimitTakesNoCommonTokenForARefusedFullFetch(t *testing.T) {
 		}
 		for i := range 3 {
 			n.Send(t, "GET", "/eureka/apps/delta", "").Says(t, 200, "", "delta %d", i+1)
-		}
-	})
-}
-
-func TestRateLimitCountsWouldBeRefusalsWhileDisabled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		metrics := prometheus.NewRegistry()
-		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit](), Metrics: metrics})
-		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
-		for range 15 {
-			for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS"} {
-				expect.Equal(t, n.Send(t, "GET", path, "").Status, 200, "GET %s: got", path)
-			}
-		}
-		// Of the full fetches, deltas and applications, the burst of ten served four, three and three.
-		for target, want := range map[string]float64{"full": 11, "delta": 12, "application": 12} {
-			expect.Equal(t, limited(t, metrics, "would_limit", target), want, "would have been refused as %s: got", target)
-			expect.Equal(t, limited(t, metrics, "limited", target), 0, "refused as %s: got", target)
 		}
 	})
 }

@@ -366,46 +366,6 @@ func ok(t testing.TB, err error) {
 	need.OK(t, err)
 }
 
-func TestConsulAgentServesTheOfficialClientsRegistrationsAndHeartbeats(t *testing.T) {
-	n := httpdtest.NewCatalog(t)
-	agent, health := newClient(t, n).Agent(), newClient(t, n).Health()
-	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{
-		ID: "w1", Name: "web", Tags: []string{"a"}, Port: 80, Address: "10.0.0.7", Meta: map[string]string{"k": "v"},
-		Check: &api.AgentServiceCheck{TTL: "15s", DeregisterCriticalServiceAfter: "1m"},
-	}))
-	for _, row := range []struct {
-		beat   func(id, note string) error
-		status string
-		count  int // of passing services
-	}{
-		{nil, api.HealthCritical, 0},
-		{agent.PassTTL, api.HealthPassing, 1},
-		{agent.WarnTTL, api.HealthWarning, 0},
-		{agent.FailTTL, api.HealthCritical, 0},
-		{func(id, note string) error { return agent.UpdateTTL(id, note, api.HealthPassing) }, api.HealthPassing, 1},
-	} {
-		note := "it is " + row.status
-		if row.beat != nil {
-			ok(t, row.beat("service:w1", note))
-		}
-		entries, meta, err := health.Service("web", "a", true, nil)
-		ok(t, err)
-		expect.That(t, len(entries) == row.count && meta.LastIndex != 0 && meta.KnownLeader && meta.DefaultACLPolicy == "allow",
-			"%s: %d are passing, want %d; the answer says %+v", row.status, len(entries), row.count, meta)
-		status, info, err := agent.AgentHealthServiceByID("w1")
-		ok(t, err)
-		expect.That(t, status == row.status && info.AggregatedStatus == row.status && info.Service.ID == "w1",
-			"the service's health is %s, %+v; want %s", status, info, row.status)
-		expect.That(t, row.beat == nil || info.Checks[0].Output == note, "the output is %q, want %q", info.Checks[0].Output, note)
-		if status, _, err := agent.AgentHealthServiceByName("web"); err != nil || status != row.status {
-			t.Errorf("the name's health is %s, %v; want %s", status, err, row.status)
-		}
-	}
-	ok(t, agent.ServiceDeregister("w1"))
-	err := agent.PassTTL("service:w1", "")
-	expect.That(t, err != nil && strings.Contains(err.Error(), `404 (Unknown check ID "service:w1"`), "a heartbeat after the end: %v, want 404", err)
-}
-
 func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 	n := httpdtest.NewCatalog(t)
 	agent := newClient(t, n).Agent()

@@ -166,22 +166,6 @@ func TestBlockingQueryIsWokenByItsTopic(t *testing.T) {
 	}
 }
 
-func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
-	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
-		c.Put(t, "/v1/kv/a", "")
-		var waiting []*httpdtest.Pending
-		for range 100 {
-			waiting = append(waiting, c.Start(t.Context(), "GET", "/v1/kv/a?index=1"))
-		}
-		synctest.Wait()
-		c.Put(t, "/v1/kv/a", "new")
-		for i, p := range waiting {
-			need.That(t, p.Answered() && p.Took == 0, "watcher %d was not woken", i)
-		}
-		expect.Equal(t, c.Kv.Watchers.Len(), 0, "waiting still:")
-	})
-}
-
 // A key that is absent again at the next read is nothing new.
 func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {

@@ -30,15 +30,6 @@ var watches = []check{
 			return []any{doc}, id
 		})
 	}},
-	{"AnIndexThatIsNoneOrInTheFutureIs400", func(t *testing.T, c *client) {
-		now := c.now()
-		for _, index := range []string{"", "x", "7", now + "0000", now + "x"} {
-			for _, wait := range []string{"", "&wait=0s"} {
-				resp := c.want(http.StatusBadRequest, http.MethodGet, "/v1/rollcall/watch?index="+index+wait, "")
-				text(t, decode(t, resp.body), "error")
-			}
-		}
-	}},
 	{"AnIndexOfAnotherHistoryIsTooOld", func(t *testing.T, c *client) {
 		resp := c.want(http.StatusGone, http.MethodGet, "/v1/rollcall/watch?wait=0s&index=elsewhere-1", "")
 		index := text(t, decode(t, resp.body), "index")
@@ -123,21 +114,6 @@ func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
 
 // acts covers operators' acts and what reads show about them.
 var acts = []check{
-	{"AnOverrideWithAnEndEnds", func(t *testing.T, c *client) {
-		c.register(registration{id: "i1"})
-		const lasts = 2 * time.Second
-		var status string
-		var doc map[string]any
-		c.eventually("it is looked at in time", func() bool {
-			began := time.Now()
-			c.want(http.StatusOK, http.MethodPut, c.ownPath("i1", fmt.Sprintf("/override?value=OUT_OF_SERVICE&for=%v&author=ops&reason=test", lasts)), "")
-			status, doc = c.status("i1"), c.explain("i1")
-			return time.Since(began) < lasts // or it may have ended
-		})
-		expect.That(t, status == "OUT_OF_SERVICE", "its status is %s, want OUT_OF_SERVICE", status)
-		expect.That(t, text(t, doc, "override", "author") == "ops" && text(t, doc, "override", "reason") == "test" && text(t, doc, "reported") == "UP", "it is explained as %v", doc)
-		c.eventually("the override ends", func() bool { return c.status("i1") == "UP" })
-	}},
 	{"TheQuarantinedAreInNoListAndRenew", func(t *testing.T, c *client) {
 		hidden, shown := "hidden-of-"+c.app, "shown-of-"+c.app
 		c.register(registration{id: hidden, vip: c.app})
@@ -157,16 +133,6 @@ var acts = []check{
 		c.wantStatus(hidden, "UP")
 		expect.Equal(t, c.inDelta(hidden), "ADDED", "the delta shows it as")
 	}},
-	{"AQuarantineSurvivesACancelAndEnds", func(t *testing.T, c *client) {
-		c.register(registration{id: "i1", dirty: 1000})
-		c.want(http.StatusOK, http.MethodPut, c.ownPath("i1", "/quarantine?for=2s"), "")
-		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
-		c.register(registration{id: "i1", dirty: 2000})
-		// still listed if this took 2 s
-		state := text(t, c.explain("i1"), "state")
-		expect.That(t, state == "quarantined" || state == "listed", "it is %s", state)
-		c.eventually("it is listed", func() bool { return c.do(http.MethodGet, c.path("i1", ""), "").status == http.StatusOK })
-	}},
 	{"ALifeIsExplainedAlsoWhenItIsOver", func(t *testing.T, c *client) {
 		c.want(http.StatusNotFound, http.MethodGet, c.ownPath("i1", "/explain"), "")
 		c.register(registration{id: "i1"})
@@ -177,25 +143,6 @@ var acts = []check{
 		expect.That(t, text(t, doc, "state") == "gone" && text(t, doc, "removed", "kind") == "canceled" && strings.Contains(text(t, doc, "summary"), "it was canceled at"), "gone, it is explained as %v", doc)
 		history := at(t, doc, "history").([]any)
 		expect.That(t, len(history) == 2 && text(t, history[0], "what") == "registered" && text(t, history[1], "what") == "canceled", "its history is %v", history)
-	}},
-	{"SelfPreservationIsExplained", func(t *testing.T, c *client) {
-		doc := c.getJSON("/v1/rollcall/self-preservation")
-		for _, key := range []string{"state", "reason", "since", "author", "note", "enabled", "threshold", "population", "condition", "withheld", "figures", "upstream", "applications", "transitions", "clock"} {
-			at(t, doc, key)
-		}
-	}},
-	{"TheClustersSettingsAreShown", func(t *testing.T, c *client) {
-		doc := c.getJSON("/v1/rollcall/settings")
-		for _, key := range []string{"self-preservation.enabled", "self-preservation.renewal-percent-threshold", "eureka-compat.expectation"} {
-			at(t, doc, key)
-		}
-	}},
-	{"ActsOnUnknownInstancesAre404", func(t *testing.T, c *client) {
-		for _, rest := range []string{"/override?value=UP", "/quarantine?for=1m"} {
-			for _, method := range []string{http.MethodPut, http.MethodDelete} {
-				c.want(http.StatusNotFound, method, c.ownPath("i1", rest), "")
-			}
-		}
 	}},
 }
 

@@ -219,24 +219,6 @@ var reads = []check{
 			}
 		}
 	}},
-	{"ResponsesWithoutABodyHaveTheTypeThatIsAccepted", func(t *testing.T, c *client) {
-		for accept, want := range map[string]string{"application/json": "application/json", "application/xml": "application/xml", "*/*": "application/xml"} {
-			for _, step := range []struct {
-				status             int
-				method, path, body string
-			}{
-				{204, http.MethodPost, "/eureka/apps/" + c.app, registration{app: c.app, id: "i1", status: "UP"}.json()},
-				{200, http.MethodPut, c.path("i1", ""), ""}, {200, http.MethodPut, c.path("i1", ""), ""}, {200, http.MethodPut, c.path("i1", ""), ""},
-				{404, http.MethodPut, c.path("none", ""), ""}, {404, http.MethodPut, c.path("none", "/status?value=DOWN"), ""},
-				{200, http.MethodPut, c.path("i1", "/metadata?a=b"), ""}, {200, http.MethodPut, c.path("i1", "/status?value=DOWN"), ""},
-				{200, http.MethodDelete, c.path("i1", "/status"), ""}, {200, http.MethodDelete, c.path("i1", ""), ""},
-				{404, http.MethodDelete, c.path("i1", ""), ""}, {404, http.MethodGet, c.path("i1", ""), ""}, {404, http.MethodGet, "/eureka/instances/none", ""},
-			} {
-				resp := c.wantEmpty(step.status, step.method, step.path, step.body, "Accept", accept, "Content-Type", "application/json")
-				expect.Equal(t, resp.header.Get("Content-Type"), want, "%s %s with Accept %q: Content-Type is", step.method, step.path, accept)
-			}
-		}
-	}},
 	{"AllBasePathsAreTheSame", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
 		for _, base := range []string{"/eureka", "/eureka/v2", "/eureka/v1", "/v2"} {

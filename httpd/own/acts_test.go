@@ -441,28 +441,6 @@ func TestSelfPreservationExplainsItself(t *testing.T) {
 	})
 }
 
-func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
-	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
-		n.Fleet(t, 20, 8, 2*time.Minute)
-		now := time.Now().UnixMilli()
-		p := n.Preservation(t, "POST", "/release?author=ops&reason=they+are+gone")
-		expect.That(t, p.State == "released" && p.Author == "ops" && p.Note == "they are gone" && p.Since == now && p.Withheld == 0 && len(p.Transitions) == 2 && p.Transitions[0].Author == "ops" && p.Transitions[0].Expired == 12,
-			"released: %+v", p)
-		want := "Released by ops at 2000-01-01 00:02:00 UTC (they are gone). Evictions go on although 8 of 20 leases"
-		expect.That(t, strings.HasPrefix(p.Reason, want), "released: %s", p.Reason)
-		p = n.Preservation(t, "POST", "/hold?for=30m&author=ops&reason=wait")
-		expect.That(t, p.State == "held" && p.Until == now+1_800_000 && p.Withheld == 12 && p.Note == "wait", "held: %+v", p)
-		expect.That(t, strings.HasPrefix(p.Reason, "Held by ops at 2000-01-01 00:02:00 UTC (wait). Evictions are withheld until 2000-01-01 00:32:00 UTC: 12 leases have ended."), "held: %s", p.Reason)
-		if p := n.Preservation(t, "POST", "/hold?for=168h"); p.Author == "" || p.Until != now+7*24*3_600_000 {
-			t.Errorf("a hold replaces another, and has an author in any case: %+v", p)
-		}
-		for range 100 { // without the hold each round would evict its share
-			n.Lead()
-		}
-		expect.Equal(t, n.Newest().Len(), 20, "leases are left under a hold:")
-	})
-}
-
 func TestSelfPreservationThatIsOffCannotBeReleased(t *testing.T) {
 	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		refused := func(says string) {
