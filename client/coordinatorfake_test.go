@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -41,7 +42,7 @@ type coordinator struct {
 func newCoordinator(t *testing.T) *coordinator {
 	s := &coordinator{t: t, memory: fsmtest.New()}
 	s.kv = fsmtest.NewCoordination(s.memory)
-	s.server = need.Got(httpd.New(httpd.Config{Service: s.memory, Coordination: s.kv, Agents: httpd.OneAgent}))(t)
+	s.server = need.Got(httpd.New(httpd.Config{Service: s.memory, Coordination: s.kv, Agents: consul.OneAgent}))(t)
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
 	go func() {

@@ -54,7 +54,7 @@ func newServer() *exampleCluster {
 	return s
 }
 
-// Status implements httpd.Cluster.
+// Status implements web.Cluster.
 func (s *exampleCluster) Status(context.Context) api.Status {
 	now := s.registry.Newest()
 	return api.Status{Mode: "cp", Leader: "1", Nodes: []api.NodeStatus{

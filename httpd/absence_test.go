@@ -28,6 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -126,8 +127,8 @@ func (row absent) ask(t *testing.T, leader bool) {
 	c.Handler = need.Got(httpd.New(httpd.Config{Service: catchingUp{m, func() {
 		m.Set(func(*fsmtest.Memory) { c.Kv.Behind = nil })
 		tables[0] = c.Kv.AccessTable()
-	}}, Coordination: c.Kv, Agents: httpd.OneAgent,
-		Access: httpd.AccessConfig{Table: func() *access.Table { return tables[0] }}}))(t)
+	}}, Coordination: c.Kv, Agents: consul.OneAgent,
+		Access: web.AccessConfig{Table: func() *access.Table { return tables[0] }}}))(t)
 	old := need.Got(c.Kv.View(t.Context(), registry.Stale))(t)
 	holder, waiter := c.OwnSession(t, ""), c.OwnSession(t, "")
 	for _, held := range []string{"/v1/rollcall/locks/l?session=", "/v1/rollcall/semaphores/s?limit=1&session="} {

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	own "github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -303,17 +304,17 @@ func (p *judgedPeers) judge(ctx context.Context, datacenter string, do func() ([
 	return do()
 }
 
-// Receive implements httpd.Peers.
+// Receive implements own.Peers.
 func (p *judgedPeers) Receive(ctx context.Context, message []byte) ([]byte, error) {
 	return p.judge(ctx, string(message), func() ([]byte, error) { return p.FakePeers.Receive(ctx, message) })
 }
 
-// Compare implements httpd.Peers.
+// Compare implements own.Peers.
 func (p *judgedPeers) Compare(ctx context.Context, message []byte) ([]byte, error) {
 	return p.judge(ctx, string(message), func() ([]byte, error) { return p.FakePeers.Compare(ctx, message) })
 }
 
-// State implements httpd.Peers.
+// State implements own.Peers.
 func (p *judgedPeers) State(ctx context.Context, datacenter string, w io.Writer) error {
 	_, err := p.judge(ctx, datacenter, func() ([]byte, error) { return nil, p.FakePeers.State(ctx, datacenter, w) })
 	return err
@@ -333,9 +334,9 @@ func newGuarded(t testing.TB, mode access.Mode, consensus bool, changes ...func(
 	g.peers = &judgedPeers{httpdtest.FakePeers{WriteState: func(w io.Writer) error { return nil }}}
 	g.memory.Registry.SetLevel(codec.Newest)
 	config := httpd.Config{
-		Service: g.memory, Peers: g.peers, Agents: httpd.OneAgent,
+		Service: g.memory, Peers: g.peers, Agents: consul.OneAgent,
 		EurekaSender: func(identity, _ string) string { return identity },
-		Access:       httpd.AccessConfig{Floor: mode, Cluster: func() string { return "c1" }},
+		Access:       web.AccessConfig{Floor: mode, Cluster: func() string { return "c1" }},
 	}
 	if consensus {
 		g.locker = fsmtest.NewCoordination(g.memory)
@@ -910,7 +911,7 @@ func (g *guarded) registeredBy(t *testing.T) string {
 func TestTargetsOfARevokedTokenAreNotAllowed(t *testing.T) {
 	for _, mode := range []access.Mode{access.Off, access.LogOnly, access.On} {
 		g := targeted(t, mode)
-		config := httpd.AccessConfig{Floor: mode, Table: func() *access.Table { return need.Got(g.locker.View(context.Background(), registry.Stale))(t).Access() }}
+		config := web.AccessConfig{Floor: mode, Table: func() *access.Table { return need.Got(g.locker.View(context.Background(), registry.Stale))(t).Access() }}
 		allows := func(at string) bool { return config.Allows(g.accessor, access.ToProbe(at)) }
 		expect.That(t, allows("10.1.0.1:80"), "in mode %v what the token allows is not allowed", mode)
 		expect.Equal(t, allows("10.2.0.1:80"), mode != access.On, "in mode %v what it does not allow", mode)

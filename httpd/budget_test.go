@@ -259,7 +259,7 @@ type heldPeers struct {
 	release chan struct{}
 }
 
-// Receive implements httpd.Peers.
+// Receive implements own.Peers.
 func (p *heldPeers) Receive(_ context.Context, message []byte) ([]byte, error) {
 	if len(message) > 1<<20 {
 		p.inWork.Add(1)
@@ -364,7 +364,7 @@ func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
 // longResponses responds with more than a connection buffers without a reader.
 type longResponses struct{ httpdtest.FakePeers }
 
-// Receive implements httpd.Peers.
+// Receive implements own.Peers.
 func (*longResponses) Receive(context.Context, []byte) ([]byte, error) {
 	return []byte(strings.Repeat(" ", 64<<20)), nil
 }

@@ -31,21 +31,21 @@ type Config struct {
 	// Service is the registry.
 	Service registry.Service
 	// Cluster shows the nodes. If nil, only this node is shown.
-	Cluster Cluster
+	Cluster web.Cluster
 	// Members changes the nodes. If nil, they cannot be changed here, and its routes respond with 501.
-	Members Members
+	Members own.Members
 	// Upgrade tells which levels of the formats the nodes read and write. If nil, that is unknown, and its routes
 	// respond with 501.
-	Upgrade Upgrade
+	Upgrade own.Upgrade
 	// Debug makes bundles. If nil, its route responds with 501.
 	Debug own.Debug
 	// Coordination serves Consul's API, and sessions, keys and locks. If nil, the node has no consensus, and their
 	// routes respond with 501.
-	Coordination Coordination
+	Coordination consul.Coordination
 	// LogLevel is the level of the node's log. If nil, it cannot be changed here, and its routes respond with 501.
 	LogLevel own.LogLevel
 	// Peers replicates to other servers. If nil, nothing is replicated, and its routes respond with 501.
-	Peers Peers
+	Peers own.Peers
 	// Snapshots saves and restores snapshots for people. If nil, its routes respond with 501.
 	Snapshots own.Snapshots
 	// EurekaSender names the Eureka server behind an identity (DiscoveryIdentity-Id, may be empty) and an address
@@ -83,7 +83,7 @@ type Config struct {
 	// ConnectionLife bounds how long a connection over TLS lasts. 0 means an hour.
 	ConnectionLife time.Duration
 	// Access says who may do what.
-	Access AccessConfig
+	Access web.AccessConfig
 	// Audit records who did what. If nil, its route responds with 501.
 	Audit *audit.Log
 	// Log receives what does not concern the client. If nil, it is discarded.
@@ -103,43 +103,6 @@ type Config struct {
 	// upstream's servers do, labelled stale.
 	ReadOnlyCache bool `key:"eureka-compat.read-only-cache" help:"Eureka clients read documents that are up to 30 s old (useReadOnlyResponseCache, responseCacheUpdateIntervalMs)"`
 }
-
-// Types of the configuration that every API's routes need.
-type (
-	Cluster = web.Cluster
-	// Acts decides whether pages may act when callers need no name.
-	Acts = dashboard.Acts
-	// AccessConfig says where roles and tokens come from, and how strict the node is.
-	AccessConfig = web.AccessConfig
-	// Coordination is kv.Service with the additions that Consul's API needs.
-	Coordination = consul.Coordination
-	// Members, Upgrade, Peers and PeerRefusal are what our own API needs.
-	Members     = own.Members
-	Upgrade     = own.Upgrade
-	Peers       = own.Peers
-	PeerRefusal = own.PeerRefusal
-	// SavedSnapshot and RestoreOptions are about snapshots for people.
-	SavedSnapshot  = own.SavedSnapshot
-	RestoreOptions = own.RestoreOptions
-)
-
-// The settings of consul.agents.
-const (
-	AgentsBySource = consul.AgentsBySource
-	OneAgent       = consul.OneAgent
-)
-
-// Errors of Members and of Snapshots.
-var (
-	ErrSnapshotUnreadable = own.ErrSnapshotUnreadable
-	ErrRestoreRefused     = own.ErrRestoreRefused
-
-	ErrUnknownMember = own.ErrUnknownMember
-	ErrMembership    = own.ErrMembership
-)
-
-// ReadsStale is a setting of reads.eureka.
-const ReadsStale = web.ReadsStale
 
 // DefaultBasePaths returns the base paths of Netflix's and Spring Cloud's servers.
 func DefaultBasePaths() []string { return []string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"} }
@@ -165,7 +128,7 @@ func (c *Config) Validate() error {
 // alone is the Cluster of a node that was given none.
 type alone struct{}
 
-// Status implements Cluster.
+// Status implements web.Cluster.
 func (alone) Status(context.Context) api.Status { return api.Status{} }
 
 func (c Config) withDefaults() Config {

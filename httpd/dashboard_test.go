@@ -26,6 +26,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -267,7 +268,7 @@ func TestActsOfPagesWhereNobodyIsAsked(t *testing.T) {
 	} {
 		httpdtest.Bubble(t, func(t *testing.T) {
 			config := httpd.Config{Hosts: row.hosts}
-			config.Acts = httpd.Acts(row.acts)
+			config.Acts = dashboard.Acts(row.acts)
 			n := httpdtest.NewBubbled(t, config)
 			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")}, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i2")})
 			page := n.Get(t, "/ui/apps/ORDERS/i1").Body
@@ -468,7 +469,7 @@ type asked struct {
 	slow atomic.Bool
 }
 
-// Status implements httpd.Cluster.
+// Status implements web.Cluster.
 func (a *asked) Status(ctx context.Context) api.Status {
 	if !a.slow.Load() {
 		return a.fast.Status(ctx)
@@ -684,7 +685,7 @@ func TestFieldsOfOtherActsSkipNoQuestion(t *testing.T) {
 }
 
 func TestActsThatAreOffAreOffForCallersWithANameToo(t *testing.T) {
-	for _, acts := range []httpd.Acts{"off", "auto"} {
+	for _, acts := range []dashboard.Acts{"off", "auto"} {
 		g := newGuarded(t, access.LogOnly, true, func(c *httpd.Config) { c.Acts = acts })
 		for _, token := range []string{"reader", "operator"} {
 			got := g.send("POST", "/ui/acts/hold", "for=30m&reason=x", httpdtest.FormType, "Cookie: rollcall-login="+g.texts[token])

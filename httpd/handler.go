@@ -4,7 +4,7 @@
 // It composes: the endpoints are in the packages eurekaroutes, own, consul and dashboard, what
 // they share in package web, and the documents in the packages eureka, api and consul, which clients import
 // too. httpd does not know the mode that the node runs in, which node leads, or how an operation becomes durable;
-// for the state of the cluster it asks [Cluster]. Its files:
+// for the state of the cluster it asks [web.Cluster]. Its files:
 //
 //	config.go      what a node gives its handler
 //	handler.go     a request's way to its route, and heartbeats, which need no router

@@ -394,13 +394,13 @@ const heartbeat = "PUT /eureka/v2/apps/ORDERS/host-1.example.internal:orders:808
 	"DiscoveryIdentity-Name: DefaultClient\r\nDiscoveryIdentity-Version: 1.4\r\nDiscoveryIdentity-Id: 10.0.0.1\r\nAccept-Encoding: gzip\r\n" +
 	"Content-Length: 0\r\nHost: 127.0.0.1:8761\r\nConnection: Keep-Alive\r\nUser-Agent: Java-EurekaClient/v1.10.17\r\n\r\n"
 
-func newBenched(b testing.TB, access AccessConfig) *Handler {
+func newBenched(b testing.TB, access web.AccessConfig) *Handler {
 	b.Helper()
 	return need.Got(New(Config{Service: &done{fsmtest.New()}, Access: access}))(b)
 }
 
 // holding returns access control that asks for a token, and a heartbeat with that token.
-func holding(t testing.TB) (c AccessConfig, withToken string) {
+func holding(t testing.TB) (c web.AccessConfig, withToken string) {
 	t.Helper()
 	text := access.NewText([access.RandomBytes]byte{1}, "", "")
 	accessor, hash, err := access.Parse(text, "")
@@ -414,7 +414,7 @@ func holding(t testing.TB) (c AccessConfig, withToken string) {
 		t.Fatal(refusal)
 	}
 	user := base64.StdEncoding.EncodeToString([]byte("orders:" + text))
-	return AccessConfig{Table: func() *access.Table { return table }}, strings.Replace(heartbeat, "Host:", "Authorization: Basic "+user+"\r\nHost:", 1)
+	return web.AccessConfig{Table: func() *access.Table { return table }}, strings.Replace(heartbeat, "Host:", "Authorization: Basic "+user+"\r\nHost:", 1)
 }
 
 // endless is a connection that delivers the same heartbeat again and again.
@@ -431,7 +431,7 @@ func (e endless) SetReadDeadline(time.Time) error { return nil }
 
 // A heartbeat with a known credential compares bytes and tables, and allocates as much as one without a credential.
 func TestHeartbeatWithAKnownCredentialAllocatesNoMore(t *testing.T) {
-	perHeartbeat := func(c AccessConfig, heartbeat string) float64 {
+	perHeartbeat := func(c web.AccessConfig, heartbeat string) float64 {
 		r := httptest.NewRequest(http.MethodPut, "/", nil)
 		r.Host = "127.0.0.1:8761"
 		conn := endless{heartbeat: heartbeat}
@@ -441,10 +441,10 @@ func TestHeartbeatWithAKnownCredentialAllocatesNoMore(t *testing.T) {
 		})
 	}
 	asks, with := holding(t)
-	plain := perHeartbeat(AccessConfig{}, heartbeat)
+	plain := perHeartbeat(web.AccessConfig{}, heartbeat)
 	for name, got := range map[string]float64{
 		"asked for a token":     perHeartbeat(asks, with),
-		"not asked for a token": perHeartbeat(AccessConfig{}, with),
+		"not asked for a token": perHeartbeat(web.AccessConfig{}, with),
 	} {
 		expect.That(t, got == plain, "%s: %v allocations, want those of a heartbeat without one, %v", name, got, plain)
 	}

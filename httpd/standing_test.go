@@ -22,7 +22,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -100,7 +102,7 @@ func (k *keyring) rotate(t testing.TB, text string, grace time.Duration) {
 }
 
 func (k *keyring) config() httpd.Config {
-	return httpd.Config{Access: httpd.AccessConfig{Table: k.table.Load}, Metrics: prometheus.NewRegistry()}
+	return httpd.Config{Access: web.AccessConfig{Table: k.table.Load}, Metrics: prometheus.NewRegistry()}
 }
 
 func basic(token string) string {
@@ -284,7 +286,7 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 			token := k.token(t, "reader", 5*time.Minute)
 			m := fsmtest.New()
 			config := k.config()
-			config.Service, config.Coordination, config.Agents = m, fsmtest.NewCoordination(m), httpd.OneAgent
+			config.Service, config.Coordination, config.Agents = m, fsmtest.NewCoordination(m), consul.OneAgent
 			n := httpdtest.NewBubbled(t, config)
 			ended := n.Waiting(t, "X-Consul-Token: "+token)
 			k.token(t, "reader", 0) // a change that affects nobody
@@ -311,7 +313,7 @@ func TestCallThatWaitsIsJudgedByWhatChangedWhileItBegan(t *testing.T) {
 			k := newKeyring(t, access.On)
 			token := k.token(t, "reader", 0)
 			looks := new(atomic.Int64)
-			config := httpd.Config{Service: fsmtest.New(), Access: httpd.AccessConfig{Table: func() *access.Table {
+			config := httpd.Config{Service: fsmtest.New(), Access: web.AccessConfig{Table: func() *access.Table {
 				if looks.Add(1) == revoked+1 {
 					k.revoke(t, token)
 				}

@@ -17,7 +17,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -123,7 +125,7 @@ func TestInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 		name    string
 		heard   bool
 		silent  time.Duration
-		peers   httpd.Peers
+		peers   own.Peers
 		unheard int64
 		says    string // the end of the summary
 	}{
@@ -253,7 +255,7 @@ func TestEachReadInEachPhaseSaysWhatThePageSays(t *testing.T) {
 			httpdtest.Bubble(t, func(t *testing.T) {
 				m := fsmtest.New()
 				l := fsmtest.NewCoordination(m)
-				n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: httpd.OneAgent, Access: httpd.AccessConfig{Table: l.AccessTable}})
+				n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: consul.OneAgent, Access: web.AccessConfig{Table: l.AccessTable}})
 				m.Set(func(m *fsmtest.Memory) { m.Reported, m.ViewErr, l.ViewErr = p.health, p.view, p.view })
 				for _, route := range n.Handler.Routes(t) {
 					method, path, _ := strings.Cut(route, " ")

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -31,7 +32,7 @@ type circle struct {
 
 // eurekaPeers is what the node's HTTP side needs from a Replicator here.
 type eurekaPeers struct {
-	httpd.Peers
+	own.Peers
 	replicator *Replicator
 }
 

@@ -29,7 +29,7 @@ import (
 func newAgents(t testing.TB) *httpdtest.Node {
 	t.Helper()
 	config, catalog := httpdtest.CatalogConfig()
-	config.Agents = httpd.AgentsBySource
+	config.Agents = consul.AgentsBySource
 	n := httpdtest.NewNode(t, config, nil)
 	catalog.Memory = n.Memory
 	return n
@@ -285,7 +285,7 @@ func TestConsulAgentsNodeKeepsWhatRegistrarsSaidOfIt(t *testing.T) {
 }
 
 func TestConsulSessionOnChecksIsOnTheAgentsNode(t *testing.T) {
-	c := httpdtest.NewCoordinated(t, httpd.Config{Agents: httpd.AgentsBySource})
+	c := httpdtest.NewCoordinated(t, httpd.Config{Agents: consul.AgentsBySource})
 	must := func(method, target, body string) httpdtest.Reply {
 		t.Helper()
 		r := c.Send(method, target, body)
@@ -347,7 +347,7 @@ func TestConsulAgentOnTheServersHostIsNamedAfterIt(t *testing.T) {
 		{"", "127.0.0.2:5000", "127.0.0.2"},
 		{"", "[::1]:5000", "127.0.0.1"},
 	} {
-		c := httpdtest.NewCoordinated(t, httpd.Config{Agents: httpd.AgentsBySource, Host: row.host})
+		c := httpdtest.NewCoordinated(t, httpd.Config{Agents: consul.AgentsBySource, Host: row.host})
 		var self struct{ Config struct{ NodeName string } }
 		need.OK(t, json.Unmarshal([]byte(c.SendFrom(row.source, "GET", "/v1/agent/self", "").Body), &self))
 		expect.Equal(t, self.Config.NodeName, row.agent, "agent of %s at %q:", row.source, row.host)

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/fsmtest"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -103,7 +104,7 @@ func NewCoordinated(t testing.TB, config httpd.Config) *Coordinated {
 	t.Helper()
 	m := fsmtest.New()
 	c := &Coordinated{Memory: m, Kv: fsmtest.NewCoordination(m)}
-	config.Service, config.Coordination, config.Agents = c.Memory, c.Kv, cmp.Or(config.Agents, httpd.OneAgent)
+	config.Service, config.Coordination, config.Agents = c.Memory, c.Kv, cmp.Or(config.Agents, consul.OneAgent)
 	var err error
 	if c.Handler, err = httpd.New(config); err != nil {
 		t.Fatal(err)

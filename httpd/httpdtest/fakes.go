@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// FakePeers is an httpd.Peers that gives every call the same answer and remembers the calls.
+// FakePeers is an own.Peers that gives every call the same answer and remembers the calls.
 type FakePeers struct {
 	Err        error
 	StatusJSON string // response of Status; empty means {}
@@ -31,17 +31,17 @@ func (p *FakePeers) record(asked string) ([]byte, error) {
 	return []byte(`{"done":true}`), p.Err
 }
 
-// Receive implements httpd.Peers.
+// Receive implements own.Peers.
 func (p *FakePeers) Receive(_ context.Context, message []byte) ([]byte, error) {
 	return p.record(fmt.Sprintf("receive %d %.20s", len(message), message))
 }
 
-// Compare implements httpd.Peers.
+// Compare implements own.Peers.
 func (p *FakePeers) Compare(_ context.Context, message []byte) ([]byte, error) {
 	return p.record(fmt.Sprintf("compare %d %.20s", len(message), message))
 }
 
-// State implements httpd.Peers.
+// State implements own.Peers.
 func (p *FakePeers) State(ctx context.Context, datacenter string, w io.Writer) error {
 	if _, err := p.record("state " + datacenter); err != nil {
 		return err
@@ -49,17 +49,17 @@ func (p *FakePeers) State(ctx context.Context, datacenter string, w io.Writer) e
 	return errors.Join(p.WriteState(w), ctx.Err())
 }
 
-// Levels implements httpd.Peers.
+// Levels implements own.Peers.
 func (p *FakePeers) Levels() string { return "0 1 1 1 0 0.1" }
 
 func (p *FakePeers) Waits() string { return p.Waiting }
 
 func (p *FakePeers) AuthFile() string { return "none" }
 
-// Cut implements httpd.Peers.
+// Cut implements own.Peers.
 func (p *FakePeers) Cut(string) time.Duration { return time.Minute }
 
-// Status implements httpd.Peers.
+// Status implements own.Peers.
 func (p *FakePeers) Status(context.Context) (status api.Peers, err error) {
 	if p.StatusJSON != "" {
 		return status, errors.Join(json.Unmarshal([]byte(p.StatusJSON), &status), p.Err)
@@ -68,7 +68,7 @@ func (p *FakePeers) Status(context.Context) (status api.Peers, err error) {
 	return api.Peers{Node: "done"}, err
 }
 
-// Diff implements httpd.Peers.
+// Diff implements own.Peers.
 func (p *FakePeers) Diff(ctx context.Context, peer string) (_ api.PeerDiff, err error) {
 	select {
 	case <-time.After(p.Takes):
@@ -79,19 +79,19 @@ func (p *FakePeers) Diff(ctx context.Context, peer string) (_ api.PeerDiff, err 
 	return api.PeerDiff{Items: []api.DiffedItem{{What: "done"}}}, err
 }
 
-// Repair implements httpd.Peers.
+// Repair implements own.Peers.
 func (p *FakePeers) Repair(_ context.Context, peer string) (_ api.PeerDiff, err error) {
 	_, err = p.record("repair " + peer)
 	return api.PeerDiff{Items: []api.DiffedItem{{What: "done"}}}, err
 }
 
-// Pause implements httpd.Peers.
+// Pause implements own.Peers.
 func (p *FakePeers) Pause(_ context.Context, peer string, paused bool, by registry.Act) error {
 	_, err := p.record(fmt.Sprintf("pause %s %t by %s (%s)", peer, paused, by.Author, by.Reason))
 	return err
 }
 
-// Forget implements httpd.Peers.
+// Forget implements own.Peers.
 func (p *FakePeers) Forget(_ context.Context, sender string, by registry.Act) error {
 	_, err := p.record(fmt.Sprintf("forget %s by %s (%s)", sender, by.Author, by.Reason))
 	return err
@@ -102,10 +102,10 @@ func AloneConfig() httpd.Config {
 	return httpd.Config{Reads: web.ReadsStale, WithoutConsensus: true, Datacenter: "dc1"}
 }
 
-// Cluster is a fixed httpd.Cluster.
+// Cluster is a fixed web.Cluster.
 type Cluster api.Status
 
-// Status implements httpd.Cluster.
+// Status implements web.Cluster.
 func (c Cluster) Status(context.Context) api.Status { return api.Status(c) }
 
 // ThreeNodes is a cluster of three nodes.

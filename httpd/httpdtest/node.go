@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -111,12 +112,12 @@ type catalogOnly struct {
 	Memory *fsmtest.Memory
 }
 
-// WatchCatalog implements httpd.Coordination.
+// WatchCatalog implements consul.Coordination.
 func (c catalogOnly) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
 	return c.Memory.Watchers.Join(t)
 }
 
-// RaftAddresses implements httpd.Coordination.
+// RaftAddresses implements consul.Coordination.
 func (catalogOnly) RaftAddresses() (string, []string) {
 	return "10.1.0.2:7762", []string{"10.1.0.1:7761", "10.1.0.2:7762", "10.1.0.3:7763"}
 }
@@ -124,7 +125,7 @@ func (catalogOnly) RaftAddresses() (string, []string) {
 // CatalogConfig returns the configuration of a node with a catalog; the node's memory must be put into it.
 func CatalogConfig() (config httpd.Config, catalog *catalogOnly) {
 	catalog = &catalogOnly{}
-	return httpd.Config{Coordination: catalog, Agents: httpd.OneAgent, Cluster: ThreeNodes, Node: "n1", Version: "1.2.3"}, catalog
+	return httpd.Config{Coordination: catalog, Agents: consul.OneAgent, Cluster: ThreeNodes, Node: "n1", Version: "1.2.3"}, catalog
 }
 
 // NewCatalog starts a node that serves a catalog.

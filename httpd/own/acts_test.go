@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -331,24 +332,24 @@ func TestPruneNeedsItsParameter(t *testing.T) {
 	expect.Equal(t, n.Newest().Total(), 6, "instances are left:")
 }
 
-// members is an httpd.Members that gives every removal the same answer and remembers the names.
+// members is an own.Members that gives every removal the same answer and remembers the names.
 type members struct {
 	err     error
 	removed []string
 }
 
-// Verify implements httpd.Members.
+// Verify implements own.Members.
 func (m *members) Verify(context.Context) api.Verification {
 	return api.Verification{Verdict: "differ", Sentence: "The replicas differ.", Index: 7, Nodes: []api.VerifiedNode{{ID: "n2", Index: 7, Digest: "0a", Differs: []string{"keys"}}}}
 }
 
-// Remove implements httpd.Members.
+// Remove implements own.Members.
 func (m *members) Remove(_ context.Context, name string) error {
 	m.removed = append(m.removed, name)
 	return m.err
 }
 
-// Transfer implements httpd.Members.
+// Transfer implements own.Members.
 func (m *members) Transfer(_ context.Context, name string) (string, error) {
 	m.removed = append(m.removed, name)
 	return "n2", m.err
@@ -360,7 +361,7 @@ func TestLeadershipIsTransferredToTheNodeThatIsNamed(t *testing.T) {
 		got := httpdtest.NewNode(t, httpd.Config{Members: m}, nil).Send(t, httpdtest.Request("POST", "/v1/rollcall/transfer"+query, ""))
 		expect.That(t, got.Status == 200 && got.Body == "{\"leader\":\"n2\"}\n" && len(m.removed) == 1 && m.removed[0] == to, "%q: got %d %s for %q", query, got.Status, got.Body, m.removed)
 	}
-	refused := fmt.Errorf("transfer: %w: n2 is 700 entries behind", httpd.ErrMembership)
+	refused := fmt.Errorf("transfer: %w: n2 is 700 entries behind", own.ErrMembership)
 	httpdtest.NewNode(t, httpd.Config{Members: &members{err: refused}}, nil).Send(t, httpdtest.Request("POST", "/v1/rollcall/transfer?to=n2", "")).Says(t, 503, "700 entries behind", "refused")
 	expect.Equal(t, httpdtest.NewNode(t, httpd.Config{}, nil).Send(t, httpdtest.Request("POST", "/v1/rollcall/transfer", "")).Status, 501, "without members: got")
 }
@@ -378,7 +379,7 @@ func TestMemberIsRemovedByItsName(t *testing.T) {
 }
 
 func TestMemberRemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
-	refused := fmt.Errorf("remove node \"n1\": %w: only n3 would be left", httpd.ErrMembership)
+	refused := fmt.Errorf("remove node \"n1\": %w: only n3 would be left", own.ErrMembership)
 	for _, row := range []struct {
 		name           string
 		err            error
@@ -386,7 +387,7 @@ func TestMemberRemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 		says           string
 		outcome, retry string
 	}{
-		{name: "unknown node", err: fmt.Errorf("remove: %w", httpd.ErrUnknownMember), status: 404, says: `no node "n1"; GET /v1/rollcall/status lists`},
+		{name: "unknown node", err: fmt.Errorf("remove: %w", own.ErrUnknownMember), status: 404, says: `no node "n1"; GET /v1/rollcall/status lists`},
 		{name: "refused", err: refused, status: 503, says: "only n3 would be left"},
 		{name: "no leader", err: fmt.Errorf("remove: %w", registry.ErrNoLeader), status: 503, says: `node "n1" was not removed: no leader`, retry: "1"},
 		{name: "shutting down", err: registry.ErrClosed, status: 503, says: "ask another one", retry: "1"},

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -244,7 +245,7 @@ func newAudited(t *testing.T, mode access.Mode) *audited {
 	slices.SortFunc(content.Tokens, func(a, b *access.Token) int { return strings.Compare(a.Accessor, b.Accessor) })
 	table := need.Got(access.TableOf(content))(t)
 	log := need.Got(audit.Open(audit.Config{File: a.path, MaxBytes: 1 << 20, Keep: 1}, nil, slog.New(slog.DiscardHandler)))(t)
-	a.Coordinated = httpdtest.NewCoordinated(t, httpd.Config{Node: "n1", Audit: log, Members: &members{}, Access: httpd.AccessConfig{Table: func() *access.Table { return table }}})
+	a.Coordinated = httpdtest.NewCoordinated(t, httpd.Config{Node: "n1", Audit: log, Members: &members{}, Access: web.AccessConfig{Table: func() *access.Table { return table }}})
 	return a
 }
 
@@ -428,7 +429,7 @@ func TestAuditIsSelectedAndRefusesWhatMeansNothing(t *testing.T) {
 			"%s: got %d %s", row.query, got.Status, got.Body)
 	}
 	a.as("orders", "GET", "/v1/rollcall/audit", "").Says(t, 403, "", "who may not read it")
-	httpdtest.NewCoordinated(t, httpd.Config{Access: httpd.AccessConfig{Floor: access.Off}}).Get("/v1/rollcall/audit").Says(t, 401, "", "nobody")
+	httpdtest.NewCoordinated(t, httpd.Config{Access: web.AccessConfig{Floor: access.Off}}).Get("/v1/rollcall/audit").Says(t, 401, "", "nobody")
 }
 
 func TestAuthorOfAnActIsThePrincipal(t *testing.T) {

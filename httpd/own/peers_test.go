@@ -16,12 +16,13 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// peerRequests are all requests about peers, and the calls of httpd.Peers that they cause.
+// peerRequests are all requests about peers, and the calls of own.Peers that they cause.
 var peerRequests = []struct {
 	method, path, body string
 	asks               string
@@ -61,7 +62,7 @@ func TestPeerRequestsAreNotOfferedWithoutPeers(t *testing.T) {
 
 func TestPeerErrorsKeepTheirStatus(t *testing.T) {
 	refused := func(status int) error {
-		return fmt.Errorf("ask dc2: %w", &httpd.PeerRefusal{Status: status, Text: "because it is so"})
+		return fmt.Errorf("ask dc2: %w", &own.PeerRefusal{Status: status, Text: "because it is so"})
 	}
 	for _, row := range []struct {
 		name             string
@@ -151,7 +152,7 @@ func TestPeerStateCopyOutlastsTheServersTimeLimits(t *testing.T) {
 func TestPeerIsToldThatThisNodeWaitsForACopyToo(t *testing.T) {
 	for _, waits := range []string{"node1", ""} {
 		p := &httpdtest.FakePeers{Waiting: waits, WriteState: func(io.Writer) error {
-			return &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "not ready"}
+			return &own.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "not ready"}
 		}}
 		httpdtest.NewNode(t, httpd.Config{Peers: p}, nil).Send(t, httpdtest.Request("GET", "/v1/rollcall/replication/state?datacenter=dc1", "")).Says(t, 503, "", "it").With(t, "X-Rollcall-Waits", waits)
 	}

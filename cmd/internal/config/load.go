@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -104,7 +104,7 @@ func Load(in inputs) (Loaded, error) {
 		}
 	}
 	if s.Mode == AP && s.sources["reads.eureka"] == fromDefault {
-		s.HTTPD.Reads = httpd.ReadsStale // mode ap offers no other
+		s.HTTPD.Reads = web.ReadsStale // mode ap offers no other
 	}
 	if s.sources["checks.allow-loopback"] == fromDefault {
 		// only clients of this machine can register such checks then

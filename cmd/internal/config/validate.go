@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -38,7 +38,7 @@ func (c *Config) validateNode() error {
 	if c.Store.DataDir == "" {
 		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
 	}
-	if c.Mode == AP && c.HTTPD.Reads != httpd.ReadsStale {
+	if c.Mode == AP && c.HTTPD.Reads != web.ReadsStale {
 		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node reads its own state: stale", c.HTTPD.Reads))
 	}
 	if c.Mode == AP && c.Store.RestoreFrom != "" {

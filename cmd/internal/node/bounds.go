@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
 // bounds shows what exceeds the bounds of one operation (docs/run/limits.md): what is refused, and what level 2 will
 // refuse.
 type bounds struct {
 	service      registry.Service
-	coordination httpd.Coordination // nil in mode ap
+	coordination consul.Coordination // nil in mode ap
 }
 
 var (

@@ -8,17 +8,17 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 )
 
-// cluster is the store's nodes as an httpd.Cluster.
+// cluster is the store's nodes as an web.Cluster.
 type cluster struct{ members *membership.Members }
 
-// Status implements httpd.Cluster.
+// Status implements web.Cluster.
 func (c cluster) Status(ctx context.Context) api.Status {
 	s := c.members.Status(ctx)
 	status := api.Status{Mode: config.CP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
@@ -48,7 +48,7 @@ func formatIndex(epoch string, index registry.Index) string {
 	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
 }
 
-// members is the store's nodes as httpd.Members.
+// members is the store's nodes as own.Members.
 type members struct {
 	store interface {
 		RemoveMember(ctx context.Context, name string) error
@@ -57,7 +57,7 @@ type members struct {
 	}
 }
 
-// Verify implements httpd.Members.
+// Verify implements own.Members.
 func (m members) Verify(ctx context.Context) api.Verification {
 	c := m.store.Verify(ctx)
 	v := api.Verification{Verdict: string(c.Verdict), Sentence: c.String(), Index: c.Index, Age: c.Age.Milliseconds(), Nodes: []api.VerifiedNode{}}
@@ -71,12 +71,12 @@ func (m members) Verify(ctx context.Context) api.Verification {
 	return v
 }
 
-// Remove implements httpd.Members.
+// Remove implements own.Members.
 func (m members) Remove(ctx context.Context, name string) error {
 	return memberError(m.store.RemoveMember(ctx, name))
 }
 
-// Transfer implements httpd.Members.
+// Transfer implements own.Members.
 func (m members) Transfer(ctx context.Context, name string) (to string, err error) {
 	to, err = m.store.Transfer(ctx, name)
 	return to, memberError(err)
@@ -86,9 +86,9 @@ func (m members) Transfer(ctx context.Context, name string) (to string, err erro
 func memberError(err error) error {
 	switch {
 	case errors.Is(err, membership.ErrUnknownMember):
-		return sentinelError{err, httpd.ErrUnknownMember}
+		return sentinelError{err, own.ErrUnknownMember}
 	case errors.Is(err, membership.ErrMembership):
-		return sentinelError{err, httpd.ErrMembership}
+		return sentinelError{err, own.ErrMembership}
 	}
 	return err
 }
@@ -105,7 +105,7 @@ func (e sentinelError) Is(target error) bool { return target == e.sentinel }
 // Unwrap returns the error in the words of the package that made it.
 func (e sentinelError) Unwrap() error { return e.error }
 
-// nodes is the nodes of a datacenter without consensus as an httpd.Cluster: each node knows the others as peers.
+// nodes is the nodes of a datacenter without consensus as an web.Cluster: each node knows the others as peers.
 type nodes struct {
 	own        api.NodeStatus // this node, without what changes
 	datacenter string
@@ -115,7 +115,7 @@ type nodes struct {
 	world      *world.World
 }
 
-// Status implements httpd.Cluster.
+// Status implements web.Cluster.
 func (n nodes) Status(ctx context.Context) api.Status {
 	status := api.Status{Mode: config.AP, ClusterID: n.datacenter}
 	own := n.own

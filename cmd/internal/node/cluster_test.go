@@ -17,8 +17,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store/backup"
@@ -58,8 +58,8 @@ func TestMembersReturnErrorsInTheTermsOfTheAPI(t *testing.T) {
 		err  error // of the store
 		want error // as httpd knows it
 	}{
-		{name: "unknown node", err: membership.ErrUnknownMember, want: httpd.ErrUnknownMember},
-		{name: "refused", err: membership.ErrMembership, want: httpd.ErrMembership},
+		{name: "unknown node", err: membership.ErrUnknownMember, want: own.ErrUnknownMember},
+		{name: "refused", err: membership.ErrMembership, want: own.ErrMembership},
 		{name: "no leader", err: registry.ErrNoLeader, want: registry.ErrNoLeader},
 		{name: "unknown outcome", err: registry.ErrUnknownOutcome, want: registry.ErrUnknownOutcome},
 	} {

@@ -17,8 +17,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/own"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -31,14 +33,14 @@ import (
 type engine struct {
 	service registry.Service
 	run     func(context.Context) error // until ctx ends (nil), or the node must not go on
-	cluster httpd.Cluster
-	members httpd.Members // nil if nodes are not members of anything
-	upgrade httpd.Upgrade
+	cluster web.Cluster
+	members own.Members // nil if nodes are not members of anything
+	upgrade own.Upgrade
 	peers   *peers
 	// snapshots saves and restores snapshots for people.
 	snapshots *snapshots
 	// coordination offers sessions, keys and locks; nil in mode ap, because they need consensus.
-	coordination httpd.Coordination
+	coordination consul.Coordination
 	rules        probe.Rules // of checks; they know the nodes' machines
 	// store is the service's store, in either mode.
 	store interface {
@@ -164,8 +166,8 @@ func (s setup) checkRules(raft *consensus.Raft) probe.Rules {
 }
 
 // rules returns who may do what, by the cluster's table (nil in mode ap) and by auth.file.
-func (s setup) rules(table func() *access.Table) httpd.AccessConfig {
-	rules := httpd.AccessConfig{World: s.world, Floor: s.Floor(), Table: table}
+func (s setup) rules(table func() *access.Table) web.AccessConfig {
+	rules := web.AccessConfig{World: s.world, Floor: s.Floor(), Table: table}
 	if s.auth != nil {
 		rules.File = s.auth.Table
 	}
@@ -245,7 +247,7 @@ func (s setup) storeConfig() store.Config {
 
 // openPeers makes the replicator of a node.
 func (s setup) openPeers(
-	p *peers, service registry.Service, levels func() codec.Reads, rules httpd.AccessConfig, sender func() string,
+	p *peers, service registry.Service, levels func() codec.Reads, rules web.AccessConfig, sender func() string,
 ) error {
 	var err error
 	if p.files, err = s.Config.Replication.TLS.Open(s.log); err != nil {

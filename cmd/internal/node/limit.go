@@ -9,15 +9,15 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
 // limitAdditions wraps a node's services. They refuse additions while the disk is nearly full or a limit is reached,
 // and new things with invisible characters in their names. Renewals, cancels, deletes, releases and reads go on. The
 // limits may change at any time. If coordination is nil, so is the returned one.
 func limitAdditions(
-	disk *diskMeter, limits *atomic.Pointer[config.Quota], service registry.Service, coordination httpd.Coordination, metrics prometheus.Registerer,
-) (registry.Service, httpd.Coordination) {
+	disk *diskMeter, limits *atomic.Pointer[config.Quota], service registry.Service, coordination consul.Coordination, metrics prometheus.Registerer,
+) (registry.Service, consul.Coordination) {
 	q := quota{limits, service, coordination, newFigures(metrics)}
 	if coordination != nil {
 		coordination = limitedCoordination{coordination, disk, q}
@@ -65,7 +65,7 @@ func addsToRegistry(origin registry.Origin, op registry.Op) bool {
 
 // limitedCoordination is the same for sessions, keys and locks.
 type limitedCoordination struct {
-	httpd.Coordination
+	consul.Coordination
 	disk  *diskMeter
 	quota quota
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -69,7 +69,7 @@ func (f fixed) Apply(_ context.Context, _ registry.Origin, ops ...registry.Op) (
 
 // fixedKV is coordination with one state.
 type fixedKV struct {
-	httpd.Coordination
+	consul.Coordination
 	view *kv.View
 }
 
@@ -84,7 +84,7 @@ type everyNode struct{ kv.Catalog }
 func (everyNode) HasNode(string) bool { return true }
 
 // limitedServices returns the services over a state, made by operations at a level, with a counter of their own.
-func limitedServices(t *testing.T, level byte, q config.Quota, of []registry.Op, ofKeys map[string][]kv.Op) (registry.Service, httpd.Coordination, func(metric, reason string) float64) {
+func limitedServices(t *testing.T, level byte, q config.Quota, of []registry.Op, ofKeys map[string][]kv.Op) (registry.Service, consul.Coordination, func(metric, reason string) float64) {
 	t.Helper()
 	r, s := registry.NewAt(1), kv.New(everyNode{})
 	r.SetLevel(level)

@@ -40,6 +40,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
@@ -239,8 +240,8 @@ func (n *node) handle(o Options, name string, e *engine) error {
 }
 
 // accessConfig says where roles and tokens come from. Changes of auth.file go into the audit.
-func (n *node) accessConfig(c *config.Config, name string, e *engine) httpd.AccessConfig {
-	a := httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery}
+func (n *node) accessConfig(c *config.Config, name string, e *engine) web.AccessConfig {
+	a := web.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery}
 	if e.raft != nil {
 		a.Table, a.Cluster = e.raft.Access, e.raft.ClusterID
 	}

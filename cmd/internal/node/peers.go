@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
@@ -22,7 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/local"
 )
 
-// peers serves a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes ask
+// peers serves a node's replicator as own.Peers. In mode cp only the leader sends to the peers; the other nodes ask
 // it for what only the sending node knows.
 type peers struct {
 	world            *world.World
@@ -49,37 +49,37 @@ func (p *peers) send(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// Levels implements httpd.Peers.
+// Levels implements own.Peers.
 func (p *peers) Levels() string { return p.replicator.Reads() }
 
-// Waits implements httpd.Peers.
+// Waits implements own.Peers.
 func (p *peers) Waits() string { return p.replicator.Waits() }
 
-// AuthFile implements httpd.Peers.
+// AuthFile implements own.Peers.
 func (p *peers) AuthFile() string { return p.authFile() }
 
-// Receive implements httpd.Peers, as the next three do.
+// Receive implements own.Peers, as the next three do.
 func (p *peers) Receive(ctx context.Context, message []byte) ([]byte, error) {
 	reply, err := p.replicator.Receive(ctx, message)
 	return reply, peerRefusal(err)
 }
 
-// Compare implements httpd.Peers.
+// Compare implements own.Peers.
 func (p *peers) Compare(ctx context.Context, message []byte) ([]byte, error) {
 	reply, err := p.replicator.Compare(ctx, message)
 	return reply, peerRefusal(err)
 }
 
-// State implements httpd.Peers.
+// State implements own.Peers.
 func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error {
 	err := p.replicator.State(ctx, datacenter, w)
 	if errors.Is(err, registry.ErrNoLeader) {
-		return &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "this node is not ready itself; copy from another one, or later"}
+		return &own.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "this node is not ready itself; copy from another one, or later"}
 	}
 	return peerRefusal(err)
 }
 
-// Cut implements httpd.Peers.
+// Cut implements own.Peers.
 func (p *peers) Cut(server string) time.Duration { return p.replicator.Cut(server) }
 
 // call asks the node that sends for something.
@@ -95,11 +95,11 @@ type reply struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-// Status implements httpd.Peers. If the sending node cannot be asked, it returns what this node knows. Each node adds
+// Status implements own.Peers. If the sending node cannot be asked, it returns what this node knows. Each node adds
 // what it has itself received and refused.
 func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 	body, err := p.callSender(ctx, call{Do: "status"})
-	if _, refused := errors.AsType[*httpd.PeerRefusal](err); refused {
+	if _, refused := errors.AsType[*own.PeerRefusal](err); refused {
 		return api.Peers{}, err
 	}
 	var s api.Peers
@@ -125,12 +125,12 @@ func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 	return s, nil
 }
 
-// Diff implements httpd.Peers.
+// Diff implements own.Peers.
 func (p *peers) Diff(ctx context.Context, peer string) (api.PeerDiff, error) {
 	return p.compare(ctx, call{Do: "diff", Peer: peer})
 }
 
-// Repair implements httpd.Peers.
+// Repair implements own.Peers.
 func (p *peers) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
 	return p.compare(ctx, call{Do: "repair", Peer: peer})
 }
@@ -151,12 +151,12 @@ func documentOf[T any](body []byte) (document T, err error) {
 	return document, nil
 }
 
-// Pause implements httpd.Peers. A pause is part of the state, so any node can set it.
+// Pause implements own.Peers. A pause is part of the state, so any node can set it.
 func (p *peers) Pause(ctx context.Context, peer string, paused bool, by registry.Act) error {
 	return peerRefusal(p.replicator.Pause(ctx, peer, paused, by))
 }
 
-// Forget implements httpd.Peers.
+// Forget implements own.Peers.
 func (p *peers) Forget(ctx context.Context, sender string, by registry.Act) error {
 	return peerRefusal(p.replicator.Forget(ctx, sender, by))
 }
@@ -176,7 +176,7 @@ func (p *peers) callSender(ctx context.Context, c call) (json.RawMessage, error)
 		return nil, err
 	}
 	if r.Status != 0 {
-		return nil, &httpd.PeerRefusal{Status: r.Status, Text: r.Error}
+		return nil, &own.PeerRefusal{Status: r.Status, Text: r.Error}
 	}
 	return r.Body, nil
 }
@@ -204,9 +204,9 @@ func (p *peers) reply(ctx context.Context, text []byte) ([]byte, error) {
 		}
 		return json.Marshal(reply{Body: encoded})
 	}
-	var refused *httpd.PeerRefusal
+	var refused *own.PeerRefusal
 	if !errors.As(peerRefusal(err), &refused) {
-		refused = &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: err.Error()}
+		refused = &own.PeerRefusal{Status: http.StatusServiceUnavailable, Text: err.Error()}
 	}
 	return json.Marshal(reply{Status: refused.Status, Error: refused.Text})
 }
@@ -235,7 +235,7 @@ func peerRefusal(err error) error {
 	}
 	for _, s := range statuses {
 		if errors.Is(err, s.of) {
-			return &httpd.PeerRefusal{Status: s.status, Text: err.Error()}
+			return &own.PeerRefusal{Status: s.status, Text: err.Error()}
 		}
 	}
 	return err

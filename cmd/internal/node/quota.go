@@ -15,14 +15,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 )
 
 // quota holds a node to the limits. It reads a copy of the state: concurrent operations may exceed them.
 type quota struct {
 	limits       *atomic.Pointer[config.Quota]
 	service      registry.Service
-	coordination httpd.Coordination // may be nil
+	coordination consul.Coordination // may be nil
 	figures      figures
 }
 

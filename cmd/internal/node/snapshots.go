@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/store/backup"
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
@@ -50,7 +50,7 @@ func (l restoreLimits) check(h backup.Header, bytes int64) error {
 }
 
 // Save implements own.Snapshots.
-func (s *snapshots) Save(ctx context.Context, read registry.Consistency) (httpd.SavedSnapshot, error) {
+func (s *snapshots) Save(ctx context.Context, read registry.Consistency) (own.SavedSnapshot, error) {
 	from, err := s.source(ctx, read)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s savedSnapshot) WriteTo(w io.Writer) (int64, error) {
 }
 
 // Restore implements own.Snapshots.
-func (s *snapshots) Restore(ctx context.Context, body io.Reader, o httpd.RestoreOptions) (api.Restored, error) {
+func (s *snapshots) Restore(ctx context.Context, body io.Reader, o own.RestoreOptions) (api.Restored, error) {
 	file, err := s.receive(body)
 	if err != nil {
 		return api.Restored{}, restoreRefusal(err)
@@ -192,9 +192,9 @@ func snapshotOf(h backup.Header) api.Snapshot {
 func restoreRefusal(err error) error {
 	switch {
 	case errors.Is(err, backup.ErrDamaged), errors.Is(err, backup.ErrNewerVersion):
-		return sentinelError{err, httpd.ErrSnapshotUnreadable}
+		return sentinelError{err, own.ErrSnapshotUnreadable}
 	case errors.Is(err, consensus.ErrRestoreRefused):
-		return sentinelError{err, httpd.ErrRestoreRefused}
+		return sentinelError{err, own.ErrRestoreRefused}
 	}
 	return err
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/seed-20419f34/rollcall/store/local"
 )
 
-// upgrade is the levels of a cluster as httpd.Upgrade.
+// upgrade is the levels of a cluster as own.Upgrade.
 type upgrade struct {
 	*membership.Members
 	policy codec.LevelPolicy
 }
 
-// Upgrade implements httpd.Upgrade.
+// Upgrade implements own.Upgrade.
 func (u upgrade) Upgrade(ctx context.Context) api.Upgrade {
 	s := u.Members.Upgrade(ctx)
 	return upgradeOf(s.Level, s.Nodes, s.Due, u.policy)
 }
 
-// localUpgrade is the level of a node without consensus as httpd.Upgrade.
+// localUpgrade is the level of a node without consensus as own.Upgrade.
 type localUpgrade struct {
 	*local.Store
 	policy codec.LevelPolicy
 }
 
-// Upgrade implements httpd.Upgrade.
+// Upgrade implements own.Upgrade.
 func (u localUpgrade) Upgrade(context.Context) api.Upgrade {
 	nodes, due := u.Store.Upgrade()
 	return upgradeOf(u.Levels().Writes, nodes, due, u.policy)
