@@ -1,7 +1,6 @@
 package httpd_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -106,31 +105,6 @@ func TestDrainMakesEachResponseTheLastOfItsConnection(t *testing.T) {
 		got := l.RoundTrip(t, httpdtest.PlainHeartbeat)
 		expect.That(t, got.Status == 200 && got.Closed && l.Ended(), "%s: got %+v, want it closed after an answer that says so", name, got)
 	}
-}
-
-// A heartbeat that has arrived is answered, and the response announces that it was the last.
-func TestShutdownServesHeartbeatsThatAreOnTheirWay(t *testing.T) {
-	n := httpdtest.NewNode(t, httpd.Config{}, nil)
-	const many = 20
-	var lines []httpdtest.Line
-	for range many {
-		lines = append(lines, takenOver(t, n))
-	}
-	down := make(chan error, 1)
-	for _, l := range lines {
-		need.Got(io.WriteString(l, httpdtest.PlainHeartbeat))(t)
-	}
-	go func() { down <- n.Handler.Shutdown(context.Background()) }()
-	last := 0
-	for i, l := range lines {
-		got := l.Read(t, "PUT ")
-		expect.That(t, got.Status == 200 && l.Ended(), "heartbeat %d: got %+v, want its answer and the end of the connection", i, got)
-		if got.Closed {
-			last++
-		}
-	}
-	expect.OK(t, <-down)
-	t.Logf("%d of %d answers said that they were the last", last, many)
 }
 
 func TestConnectionsObeyLimitsThatAreReplaced(t *testing.T) {

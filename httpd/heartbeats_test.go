@@ -95,18 +95,6 @@ func TestHeartbeatConnectionRefusesMalformedRequests(t *testing.T) {
 	}
 }
 
-func TestHeartbeatConnectionTakesOtherRequestsBetween(t *testing.T) {
-	n := httpdtest.NewNode(t, httpd.Config{}, nil)
-	l := takenOver(t, n)
-	for i := range 3 {
-		got := l.RoundTrip(t, httpdtest.Request("GET", "/eureka/apps/ORDERS/i1", ""))
-		need.That(t, got.Status == 200 && strings.Contains(got.Body, "i1"), "read %d: got %d %q", i, got.Status, got.Body)
-		for range 3 {
-			need.Equal(t, l.RoundTrip(t, httpdtest.PlainHeartbeat).Status, 200, "heartbeat after read %d: got", i)
-		}
-	}
-}
-
 func TestHeartbeatConnectionServesAPipelineInOrder(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	l := takenOver(t, n)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/httpd/web"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // bareWriter collects a response.
@@ -258,7 +258,7 @@ func matchPlain(path string, prefixes []string) (app, id string, ok bool) {
 
 // plainName reports whether a name needs no further check.
 func plainName(name string) bool {
-	if name == "" || len(name) > web.MaxNameBytes || name == "." || name == ".." {
+	if name == "" || len(name) > order.MaxName || name == "." || name == ".." {
 		return false
 	}
 	for i := range len(name) {

@@ -87,12 +87,6 @@ func mustTake(t *testing.T, n *Node, what string, act func() Response) {
 	need.OK(t, err)
 }
 
-// mustOverride forces a status, as an operator does.
-func mustOverride(t *testing.T, n *Node, app, id, status string) {
-	t.Helper()
-	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Response { return n.Override(app, id, status) })
-}
-
 // mustCancel cancels a registered instance. A cancel without a timely response may have been done: then the instance
 // is gone.
 func mustCancel(t *testing.T, n *Node, app, id string) {
@@ -118,23 +112,6 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 	})
 	need.OK(t, err)
 	return listing
-}
-
-// The leader is stopped as by a service manager: it hands leadership over, responds to all waiting callers, and
-// nothing that was acknowledged is lost. TestLeaderThatIsStoppedHandsOverUnderLoad of cmd/internal/sim has the times.
-func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, Config{})
-	leader := c.Leader()
-	followers := c.Others(leader)
-	l := startLoad(t, 10, 10, 4, followers)
-	leader.Stop(t)
-	c.Leader(followers...)
-	l.awaitProgress(t)
-	leader.Start(t)
-	c.WaitReady()
-	l.stop()
-	l.check(t, c.Nodes)
 }
 
 // What it acknowledged and has not replicated yet is on its disk, and is replicated when the node is back.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"regexp"
@@ -85,14 +86,13 @@ func (l *Log) Record(r api.AuditRecord) {
 		return
 	}
 	text, err := line(r)
-	if err != nil {
-		l.lost(1, err)
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bytes+len(text) > queueBytes {
-		l.lostLocked(1, errBehind)
+	if err == nil && l.bytes+len(text) > queueBytes {
+		err = errBehind
+	}
+	if err != nil {
+		l.lost(err)
 		return
 	}
 	l.lines = append(l.lines, text)
@@ -110,7 +110,7 @@ func (l *Log) RecordTry(by Caller, r api.AuditRecord) {
 	}
 	var kept bool
 	text, _ := line(r)
-	if r.Suppressed, kept = l.tries.Admit(r.Time, by, r.Outcome+" "+r.Resource, len(text)); kept {
+	if r.Suppressed, kept = l.tries.admit(r.Time, by, r.Outcome+" "+r.Resource, len(text)); kept {
 		l.Record(r)
 	}
 }
@@ -127,9 +127,10 @@ func (l *Log) writeAll() {
 			l.mu.Lock()
 			l.bytes -= len(line)
 			if err != nil {
-				l.lostLocked(1, err)
-			} else {
-				l.wrote()
+				l.lost(err)
+			} else if l.losing {
+				l.losing = false
+				l.log.Info("the audit is written again")
 			}
 			l.mu.Unlock()
 		}
@@ -149,33 +150,15 @@ func (l *Log) next() [][]byte {
 	return lines
 }
 
-type constError string
+var errBehind = errors.New("what is written to stands still")
 
-func (e constError) Error() string { return string(e) }
-
-const errBehind = constError("what is written to stands still")
-
-func (l *Log) lost(n int, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lostLocked(n, err)
-}
-
-// lostLocked counts lost lines, and logs the first of a series. The caller holds mu.
-func (l *Log) lostLocked(n int, err error) {
-	l.Lost.Add(float64(n))
+// lost counts a lost line, and logs the first of a series. The caller holds mu.
+func (l *Log) lost(err error) {
+	l.Lost.Inc()
 	if !l.losing {
 		l.log.Warn("records of the audit are lost, which rollcall_audit_lost_total counts", "err", err)
 	}
 	l.losing = true
-}
-
-// wrote notes that a line was written. The caller holds mu.
-func (l *Log) wrote() {
-	if l.losing {
-		l.log.Info("the audit is written again")
-	}
-	l.losing = false
 }
 
 // Flush waits until every record has been written.

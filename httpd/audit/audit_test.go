@@ -275,7 +275,7 @@ func TestOneOfEqualTriesASecondIsKept(t *testing.T) {
 		{"another caller", time.Second - 1, b, "denied app ORDERS", 0, true},
 		{"the same after a second", time.Second, a, "denied app ORDERS", 0, true},
 	} {
-		leftOut, ok := s.Admit(noon.Add(row.after), row.by, row.thing, 100)
+		leftOut, ok := s.admit(noon.Add(row.after), row.by, row.thing, 100)
 		expect.That(t, leftOut == row.leftOut && ok == row.ok, "%d, %s: %d left out, %v, want %d, %v", i, row.name, leftOut, ok, row.leftOut, row.ok)
 	}
 }
@@ -285,7 +285,7 @@ func TestTriesOfManyThingsAreBoundedForEachCaller(t *testing.T) {
 	by := Caller{Principal: "ops"}
 	kept := func(at time.Time, tries int) (n int) {
 		for i := range tries {
-			if _, ok := s.Admit(at, by, fmt.Sprint(at, i), 100); ok {
+			if _, ok := s.admit(at, by, fmt.Sprint(at, i), 100); ok {
 				n++
 			}
 		}
@@ -304,14 +304,14 @@ func TestTriesOfManyCallersAreBoundedTogether(t *testing.T) {
 	for second := range hour {
 		for i := range 10 {
 			by := Caller{Principal: fmt.Sprint(second, i)}
-			if _, ok := s.Admit(noon.Add(time.Duration(second)*time.Second), by, "x", size); ok {
+			if _, ok := s.admit(noon.Add(time.Duration(second)*time.Second), by, "x", size); ok {
 				kept += size
 			}
 		}
 	}
 	expect.That(t, kept > bytesBurst && float64(kept) <= bytesBurst+bytesRate*hour, "%d bytes are kept in an hour, want %d and %g more at most", kept, bytesBurst, bytesRate*hour)
 	for i := range 3 * samplesKept {
-		s.Admit(noon.Add(hour*time.Second), Caller{Principal: fmt.Sprint(i)}, "x", 1)
+		s.admit(noon.Add(hour*time.Second), Caller{Principal: fmt.Sprint(i)}, "x", 1)
 	}
 	expect.That(t, len(s.callers) <= samplesKept+1, "%d callers are remembered, want %d at most", len(s.callers), samplesKept+1)
 }

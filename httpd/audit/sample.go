@@ -45,9 +45,9 @@ type tries struct {
 	things map[uint64]time.Time // by hash, when the last record was kept
 }
 
-// Admit reports whether a record of a size in bytes is kept, and how many of the caller's were left out since the last
+// admit reports whether a record of a size in bytes is kept, and how many of the caller's were left out since the last
 // kept one.
-func (s *sample) Admit(now time.Time, by Caller, thing string, size int) (leftOut int, ok bool) {
+func (s *sample) admit(now time.Time, by Caller, thing string, size int) (leftOut int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.callers[by]

@@ -78,8 +78,8 @@ func checkAgent(name string) error {
 		why = "give one"
 	case name == "." || name == "..":
 		why = "it would mean a folder"
-	case len(name) > web.MaxNameBytes:
-		why = fmt.Sprintf("it must be at most %d bytes long", web.MaxNameBytes)
+	case len(name) > order.MaxName:
+		why = fmt.Sprintf("it must be at most %d bytes long", order.MaxName)
 	case strings.Contains(name, "/"):
 		why = "it must not have a slash"
 	case !order.PlainText(name):

@@ -194,7 +194,7 @@ func (c call) agentHealthByName() (any, error) {
 			continue
 		}
 		health := cat.health(s)
-		if all = append(all, health); worse(health.AggregatedStatus, worst) {
+		if all = append(all, health); rank(health.AggregatedStatus) > rank(worst) {
 			worst = health.AggregatedStatus
 		}
 	}

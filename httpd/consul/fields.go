@@ -125,14 +125,10 @@ func rejected(format string, args ...any) error {
 	return &web.Refusal{Status: http.StatusInternalServerError, Text: fmt.Sprintf(format, args...)}
 }
 
-// maxName bounds the names of services, nodes and checks and their ids, in bytes: those of services are also names of
-// applications and ids of instances.
-const maxName = order.MaxName
-
 // checkName returns what is wrong with a name that will be stored, or nil.
 func checkName(what, name string) error {
-	if !order.ValidName(name) || len(strings.ToUpper(name)) > maxName {
-		return malformed(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, maxName)
+	if !order.ValidName(name) || len(strings.ToUpper(name)) > order.MaxName {
+		return malformed(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, order.MaxName)
 	}
 	return nil
 }

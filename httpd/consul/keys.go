@@ -52,7 +52,11 @@ func (c call) getTree(prefix string) (any, error) {
 			case (kv.Result{Pairs: entries}).Weight() >= maxWhole:
 				return c.respondLarge(plainList(len(entries), func(i int) any { return showPair(entries[i]) }))
 			}
-			return showPairs(entries), nil
+			shown := make([]pair, len(entries)) // a list is never null
+			for i, e := range entries {
+				shown[i] = showPair(e)
+			}
+			return shown, nil
 		}}
 	}))
 }
@@ -223,15 +227,6 @@ func showPair(e *kv.Pair) pair {
 	}
 	if len(e.Value) > 0 { // clients read "" differently from null
 		shown.Value = e.Value
-	}
-	return shown
-}
-
-// showPairs is showPair for a list, which is never null.
-func showPairs(entries []*kv.Pair) []pair {
-	shown := make([]pair, len(entries))
-	for i, e := range entries {
-		shown[i] = showPair(e)
 	}
 	return shown
 }

@@ -437,9 +437,7 @@ func aggregate(checks []listedCheck) string {
 	return StatusWord(catalog.CheckStatus(worst))
 }
 
-// worse reports whether one aggregate is worse than another.
-func worse(one, other string) bool { return rank(one) > rank(other) }
-
+// rank orders aggregates: the worst has the highest.
 func rank(aggregate string) int {
 	if aggregate == maintenanceWord {
 		return len(statusWords)

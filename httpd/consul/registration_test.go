@@ -45,18 +45,6 @@ func TestServicesAreReadLeniently(t *testing.T) {
 	}
 }
 
-// A service may give its port in either way, and Eureka's clients know one.
-func TestServicesWithoutAPortGetEurekasDefault(t *testing.T) {
-	for body, want := range map[string]registry.Port{
-		`{"Name":"x"}`:           {},
-		`{"Name":"x","Port":80}`: {Number: 80, Enabled: true},
-		`{"Name":"x","Ports":[{"Name":"a","Port":1},{"Name":"b","Port":2,"Default":true}]}`: {Number: 2, Enabled: true},
-	} {
-		op, err := decodeService([]byte(body), "", "h")
-		expect.That(t, err == nil && op.Instance.Port == want, "%s: got %+v, %v; want %+v", body, op.Instance.Port, err, want)
-	}
-}
-
 func TestServicesHaveTaggedAddressesOfAllFamilies(t *testing.T) {
 	for address, want := range map[string]string{
 		"10.0.0.1": "[{lan_ipv4 10.0.0.1 80} {wan_ipv4 10.0.0.1 80}]",
@@ -90,14 +78,6 @@ func TestServiceMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
 func decodeMeta(meta map[string]string) (registry.RegisterCatalog, error) {
 	body, _ := json.Marshal(map[string]any{"Name": "x", "Meta": meta})
 	return decodeService(body, "", "h")
-}
-
-// A number means nanoseconds, as Go's clients write durations.
-func TestCheckDurationsAreTextsOrNanoseconds(t *testing.T) {
-	for text, want := range map[string]int64{`"10s"`: 10_000, `"1500ms"`: 1500, `1000000000`: 1000, `"1ns"`: 1, `"1h"`: 3_600_000} {
-		op, err := decodeCheck([]byte(`{"Name":"c","TTL":` + text + `}`))
-		expect.That(t, err == nil && op.Checks[0].TTL == want, "%s: got %+v, %v; want %d ms", text, op.Checks, err, want)
-	}
 }
 
 func TestCheckWithoutAnIDHasItsNameForIt(t *testing.T) {

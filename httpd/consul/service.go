@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -134,8 +135,8 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 	if err := checkName("service id", service.ID); err != nil {
 		return err
 	}
-	if id := instanceID(service.Node, service.ID); len(id) > maxName {
-		return malformed("Invalid service id %q on node %q, it must be at most %d bytes together with the node's name and a colon, not %d", service.ID, service.Node, maxName, len(id))
+	if id := instanceID(service.Node, service.ID); len(id) > order.MaxName {
+		return malformed("Invalid service id %q on node %q, it must be at most %d bytes together with the node's name and a colon, not %d", service.ID, service.Node, order.MaxName, len(id))
 	}
 	if s.port < 0 || s.defaultPort() < 0 || s.defaultPort() > math.MaxUint16 {
 		return malformed("Invalid service port %d, it must be from 0 to %d", s.defaultPort(), math.MaxUint16)
@@ -299,8 +300,8 @@ func (s *serviceBody) checksOf(service *catalog.Service) ([]*catalog.Check, erro
 		}
 		check.Name = cmp.Or(check.Name, fmt.Sprintf("Service '%s' check", service.Name))
 		// The default id for a service with the longest name is longer than a name.
-		if len(check.ID) > 2*maxName {
-			return nil, malformed("Invalid check id, it must be at most %d bytes", 2*maxName)
+		if len(check.ID) > 2*order.MaxName {
+			return nil, malformed("Invalid check id, it must be at most %d bytes", 2*order.MaxName)
 		}
 		if err := checkOwn(check.ID); err != nil {
 			return nil, err

@@ -42,9 +42,9 @@ func (c call) forbidden(a *act, f url.Values) string {
 		return "needs permission '" + needs[0].String() + "'"
 	case c.AccessMode() == access.On:
 		return ""
-	case c.config.Acts == ActsOn || c.config.Acts == ActsAuto && c.config.Loopback:
+	case c.config.Acts == actsOn || c.config.Acts == actsAuto && c.config.Loopback:
 		return ""
-	case c.config.Acts == ActsOff:
+	case c.config.Acts == actsOff:
 		return "this node asks nobody who they are (auth.mode), and dashboard.acts is off"
 	}
 	return "this node asks nobody who they are (auth.mode), and other machines reach it: dashboard.acts says whether pages may act all the same"

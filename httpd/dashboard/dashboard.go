@@ -57,9 +57,9 @@ type Acts string
 
 // The settings of dashboard.acts.
 const (
-	ActsAuto Acts = "auto" // yes if the node listens on loopback
-	ActsOn   Acts = "on"
-	ActsOff  Acts = "off"
+	actsAuto Acts = "auto" // yes if the node listens on loopback
+	actsOn   Acts = "on"
+	actsOff  Acts = "off"
 )
 
 // Dashboard has the endpoints of the pages. It is safe for concurrent use.

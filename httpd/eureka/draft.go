@@ -297,9 +297,8 @@ func clip(text []byte) string { return order.CutText(string(text), 64) }
 
 // Bounds of a registration's contents.
 const (
-	MaxName         = order.MaxName // bytes of an application's name, and of an instance's id
-	maxMetadata     = 256           // entries of a metadata map
-	maxMetadataSize = 64 << 10      // total bytes of its keys and values
+	maxMetadata     = 256      // entries of a metadata map
+	maxMetadataSize = 64 << 10 // total bytes of its keys and values
 )
 
 // CheckApp returns what is wrong with an application's name (a *ValidationError), or nil.
@@ -310,7 +309,7 @@ func CheckID(id string) error { return checkName("instanceId", id) }
 
 func checkName(what, name string) error {
 	if !order.ValidName(name) {
-		return invalid(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, MaxName)
+		return invalid(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, order.MaxName)
 	}
 	return nil
 }

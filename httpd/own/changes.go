@@ -125,7 +125,7 @@ func (p position) String() string { return web.FormatIndex(p.epoch, p.index) }
 // the last dash, because an epoch may contain dashes itself.
 func parsePosition(text string) (position, error) {
 	dash := strings.LastIndexByte(text, '-')
-	if dash < 0 || len(text) > web.MaxNameBytes || !order.PlainText(text) {
+	if dash < 0 || len(text) > order.MaxName || !order.PlainText(text) {
 		return position{}, errPosition
 	}
 	number, err := strconv.ParseUint(text[dash+1:], 10, 64)

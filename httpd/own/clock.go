@@ -33,8 +33,8 @@ func (c Clock) kind() string {
 // It stands still without a leader, so this is only for people.
 func (c Clock) wall(lease int64) int64 { return c.stamp.Wall + lease - c.stamp.Lease }
 
-// Time formats a time (ms since the epoch) for people.
-func Time(wall int64) string {
+// shownTime formats a time (ms since the epoch) for people.
+func shownTime(wall int64) string {
 	return time.UnixMilli(wall).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 

@@ -59,7 +59,7 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 func refusedSentences(p api.Peers, key registry.Key) (sentences []string) {
 	add := func(who string, r api.RefusedItem) {
 		if r.App == key.App && r.ID == key.ID {
-			sentences = append(sentences, fmt.Sprintf("%s since %s, %d times, the last time (%s) at %s: %s.", who, Time(r.Since), r.Times, r.What, Time(r.Last), r.Text))
+			sentences = append(sentences, fmt.Sprintf("%s since %s, %d times, the last time (%s) at %s: %s.", who, shownTime(r.Since), r.Times, r.What, shownTime(r.Last), r.Text))
 		}
 	}
 	for _, r := range p.Refused {
@@ -69,7 +69,7 @@ func refusedSentences(p api.Peers, key registry.Key) (sentences []string) {
 		for _, r := range peer.Refused {
 			add("The peer "+peer.Name+" refuses it", r)
 			if r.Until > 0 && r.App == key.App && r.ID == key.ID {
-				sentences = append(sentences, fmt.Sprintf("This datacenter serves what its own client says, and offers it again at %s.", Time(r.Until)))
+				sentences = append(sentences, fmt.Sprintf("This datacenter serves what its own client says, and offers it again at %s.", shownTime(r.Until)))
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (c call) preserve(op registry.SelfPreservation) (any, error) {
 		p := after.Preservation()
 		text := fmt.Sprintf("self-preservation is %s: there is nothing to release", p.State)
 		if p.State == registry.PreservationReleased {
-			text = fmt.Sprintf("self-preservation is released since %s: there is nothing to release", Time(p.Since.Wall))
+			text = fmt.Sprintf("self-preservation is released since %s: there is nothing to release", shownTime(p.Since.Wall))
 		}
 		return nil, &web.Refusal{Status: http.StatusConflict, Text: text}
 	}
@@ -110,12 +110,12 @@ func preservationReason(v *registry.View, at Clock, f registry.Figures, why stri
 	switch p.State {
 	case registry.PreservationOn:
 		return fmt.Sprintf("Self-preservation is on since %s: %s. Evictions are withheld%s: %s. It goes off by itself when enough leases are fresh; %s lets evictions go on now.",
-			Time(p.Since.Wall), why, untilText(p, at, ", at the latest until "), endedLeases(f), releaseCall)
+			shownTime(p.Since.Wall), why, untilText(p, at, ", at the latest until "), endedLeases(f), releaseCall)
 	case registry.PreservationHeld:
 		return fmt.Sprintf("%s. Evictions are withheld%s: %s. Without the hold: %s. %s ends it.",
 			byWhom("Held", p), untilText(p, at, " until "), endedLeases(f), why, releaseCall)
 	case registry.PreservationReleased:
-		how := "It was on for as long as it may be, and released itself at " + Time(p.Since.Wall)
+		how := "It was on for as long as it may be, and released itself at " + shownTime(p.Since.Wall)
 		if p.By != (registry.Act{}) {
 			how = byWhom("Released", p)
 		}
@@ -132,7 +132,7 @@ const releaseCall = "`rollcall self-preservation release` (POST /v1/rollcall/sel
 
 // byWhom names the operator behind a state, the time and the reason.
 func byWhom(what string, p registry.Preservation) string {
-	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, Time(p.Since.Wall))
+	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, shownTime(p.Since.Wall))
 	if p.By.Reason != "" {
 		text += " (" + p.By.Reason + ")"
 	}
@@ -143,7 +143,7 @@ func untilText(p registry.Preservation, at Clock, lead string) string {
 	if p.Until == 0 {
 		return ""
 	}
-	return lead + Time(at.wall(p.Until))
+	return lead + shownTime(at.wall(p.Until))
 }
 
 func endedLeases(f registry.Figures) string {

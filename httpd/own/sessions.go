@@ -51,8 +51,8 @@ func decodeSessionRequest(body []byte) (op kv.CreateSession, err error) {
 			return op, web.BadRequest(`the body must be a JSON object with name, ttl ("15s"), lock_delay ("15s") and behavior (release or delete), each of them optional`)
 		}
 	}
-	if len(request.Name) > web.MaxNameBytes || !order.PlainText(request.Name) {
-		return op, web.BadRequest(fmt.Sprintf("name must be UTF-8 of at most %d bytes without control characters", web.MaxNameBytes))
+	if len(request.Name) > order.MaxName || !order.PlainText(request.Name) {
+		return op, web.BadRequest(fmt.Sprintf("name must be UTF-8 of at most %d bytes without control characters", order.MaxName))
 	}
 	ttl, err := time.ParseDuration(request.TTL)
 	if err != nil || ttl < minTTL || ttl > maxTTL {

@@ -26,7 +26,7 @@ func summaryOf(e *api.Explanation, c summaryInput) string {
 	name := e.App + "/" + e.ID
 	sentences := []string{fmt.Sprintf("%s is listed as %s.", name, e.Status)}
 	if q := e.Quarantine; q != nil {
-		sentences[0] = fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, Time(q.Until), By(*q))
+		sentences[0] = fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, shownTime(q.Until), By(*q))
 	}
 	if e.Override != nil {
 		sentences = append(sentences, overrideSentence(e))
@@ -48,15 +48,15 @@ func overrideSentence(e *api.Explanation) string {
 	o := e.Override
 	text := fmt.Sprintf("%s is forced by an override of which no more is known", o.Status)
 	if o.Since != 0 {
-		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, Time(o.Since), By(o.Bounded))
+		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, shownTime(o.Since), By(o.Bounded))
 	}
 	switch {
 	case o.Drain && o.Until != 0:
-		text += ", until its client starts again, but at least until " + Time(o.Until)
+		text += ", until its client starts again, but at least until " + shownTime(o.Until)
 	case o.Drain:
 		text += ", until its client starts again"
 	case o.Until != 0:
-		text += ", until " + Time(o.Until)
+		text += ", until " + shownTime(o.Until)
 	}
 	if e.Reported != "" {
 		text += "; the instance itself reports " + e.Reported
@@ -83,7 +83,7 @@ func leaseSentence(e *api.Explanation, c summaryInput) string {
 	if e.Permanent {
 		return "It has no lease: it was registered through Consul's API, and stays until it is deregistered."
 	}
-	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", Span(e.SilentMS), Time(e.LastRenewal))
+	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", Span(e.SilentMS), shownTime(e.LastRenewal))
 	if c.uncounted >= seenByPeople {
 		renewed += fmt.Sprintf(" (%s more by the wall clock: %s counts for no lease)", Span(c.uncounted), uncounted(c))
 	}
@@ -92,9 +92,9 @@ func leaseSentence(e *api.Explanation, c summaryInput) string {
 		lease += fmt.Sprintf(", prolonged by %s %s,", Span(more), whyProlonged(c))
 	}
 	if e.Expired {
-		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, Span(-e.ExpiresInMS), Time(e.ExpiresAt))
+		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, Span(-e.ExpiresInMS), shownTime(e.ExpiresAt))
 	}
-	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, Span(e.ExpiresInMS), Time(e.ExpiresAt))
+	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, Span(e.ExpiresInMS), shownTime(e.ExpiresAt))
 }
 
 // seenByPeople is the smallest difference (ms) between two clocks that is shown.
@@ -138,9 +138,9 @@ func whyStill(e *api.Explanation, c summaryInput) string {
 
 // removalSummary says when and why a removed instance went.
 func removalSummary(e *api.Explanation, history []registry.Event) string {
-	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, Time(e.Removed.At))
+	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, shownTime(e.Removed.At))
 	if e.Removed.Kind == "evicted" {
-		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, Time(e.Removed.At))
+		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, shownTime(e.Removed.At))
 	}
 	for _, last := range history[max(len(history)-1, 0):] { // what the event of the removal knows about it
 		switch {
@@ -162,10 +162,10 @@ func removalSummary(e *api.Explanation, history []registry.Event) string {
 		if o.Until != 0 {
 			until = min(until, o.Until)
 		}
-		text += fmt.Sprintf(". If it registers before %s it is %s, by %s", Time(until), o.Status, By(o.Bounded))
+		text += fmt.Sprintf(". If it registers before %s it is %s, by %s", shownTime(until), o.Status, By(o.Bounded))
 	}
 	if q := e.Quarantine; q != nil {
-		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", Time(q.Until), By(*q))
+		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", shownTime(q.Until), By(*q))
 	}
 	return text + "."
 }

@@ -286,18 +286,6 @@ func TestWatchThatBeginsAtShutdownIsRefused(t *testing.T) {
 	n.Send(t, httpdtest.Request("GET", "/v1/rollcall/watch", "")).Says(t, 503, "shutting down", "it")
 }
 
-func TestLongPollRespondsAtOnceWithEarlierChanges(t *testing.T) {
-	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
-		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("A", "1")}, registry.Register{Instance: httpdtest.NewInstance("B", "2")})
-		for _, wait := range []string{"0s", "10m"} {
-			begun := time.Now()
-			p := n.Poll(t, "?index=test-0&app=a&wait="+wait)
-			expect.That(t, p.Index == "test-2" && len(p.Changes) == 1 && p.Changes[0].ID == "1" && p.Changes[0].Index == "test-1", "got %+v", p)
-			expect.Equal(t, time.Since(begun), 0, "it took")
-		}
-	})
-}
-
 func TestLongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
 	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		begun := time.Now()

@@ -7,9 +7,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// MaxNameBytes bounds every segment of a path, and so application and instance names.
-const MaxNameBytes = order.MaxName
-
 // CleanPath splits the escaped path, unescapes each segment and drops empty ones: clients send "apps", "apps/" and
 // "//apps" for the same thing and follow no redirect. An escaped slash stays inside its segment. It returns the path
 // in one form, for the router.
@@ -26,7 +23,7 @@ func CleanPath(u *url.URL) (*url.URL, error) {
 		switch {
 		case name == "." || name == "..": // names never touch a file system, but proxies resolve dots
 			return nil, BadRequest("a path segment must not be . or ..")
-		case len(name) > MaxNameBytes:
+		case len(name) > order.MaxName:
 			return nil, BadRequest("a path segment is longer than 255 bytes")
 		case !order.PlainText(name):
 			return nil, BadRequest("a path segment must be UTF-8 without control characters")
