@@ -41,7 +41,7 @@ var rooms = []room{
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/probe", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit", "httpd/web", "internal/wait"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"httpd", []string{"fsm/order", "internal/world", "internal/setting", "httpd/eurekaroutes", "httpd/dashboard", "httpd/web", "httpd/api", "fsm/access", "fsm/registry", "httpd/audit", "httpd/consul", "httpd/own", "httpd/eureka"}},
-	{"httpd/httpdtest", []string{"fsm/kv", "fsm/fsmtest", "fsm/registry", "httpd", "httpd/api", "httpd/eureka", "httpd/web", "httpd/consul", "internal/expect", "internal/need"}},
+	{"httpd/httpdtest", []string{"fsm/kv", "fsm/fsmtest", "fsm/registry", "httpd", "httpd/api", "httpd/web", "httpd/consul", "internal/expect", "internal/need"}},
 	{"httpd/own", []string{"fsm/order", "httpd/web", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/codec", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "httpd/audit"}},
 	{"httpd/eurekaroutes", []string{"internal/world", "httpd/web", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
 	{"httpd/consul", []string{"fsm/order", "httpd/web", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},

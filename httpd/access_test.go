@@ -1020,24 +1020,10 @@ func TestMessageOfWhoReplicatesForNoneIsNotRead(t *testing.T) {
 	}
 }
 
-// lagging is a registry whose node has applied less than the others.
-type lagging struct {
-	*fsmtest.Memory
-	old *registry.View // nil if it has applied everything
-}
-
-// View implements registry.Service.
-func (l *lagging) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
-	if l.old != nil && read == registry.Stale {
-		return l.old, nil
-	}
-	return l.Memory.View(ctx, read)
-}
-
 // TestNodeThatLagsGivesToNoneWhatIsAnothers asks a node that has not yet learned the owner of a service and of a
 // session.
 func TestNodeThatLagsGivesToNoneWhatIsAnothers(t *testing.T) {
-	l := &lagging{}
+	l := &behindService{}
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) {
 		l.Memory = c.Service.(*fsmtest.Memory)
 		c.Service = l

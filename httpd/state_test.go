@@ -428,7 +428,7 @@ func TestConformance(t *testing.T) {
 	n := httpdtest.NewNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
 	n.Set(func(m *fsmtest.Memory) { m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
-	httpdtest.RunSuite(t, httpdtest.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
+	httpdtest.RunSuite(t, httpdtest.Target{URL: "http://" + n.Addr, Consensus: true})
 }
 
 func TestConformanceWithoutConsensus(t *testing.T) {
@@ -437,7 +437,7 @@ func TestConformanceWithoutConsensus(t *testing.T) {
 	n := httpdtest.NewNode(t, config, nil)
 	n.Set(func(m *fsmtest.Memory) { m.Alone = true; m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
-	httpdtest.RunSuite(t, httpdtest.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata")})
+	httpdtest.RunSuite(t, httpdtest.Target{URL: "http://" + n.Addr})
 }
 
 // Every route of coordination, including future ones.

@@ -215,7 +215,7 @@ func TestConformance(t *testing.T) {
 		if !ap {
 			n = c.Others(c.Leader())[0]
 		}
-		httpdtest.RunSuite(t, httpdtest.Target{URL: n.URL(), Fixtures: os.DirFS("../httpd/eureka/testdata"), Consensus: !ap})
+		httpdtest.RunSuite(t, httpdtest.Target{URL: n.URL(), Consensus: !ap})
 	})
 }
 

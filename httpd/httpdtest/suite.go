@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
@@ -26,9 +25,6 @@ import (
 type Target struct {
 	// URL is its scheme and host; Eureka's resources are under /eureka, /eureka/v1, /eureka/v2 and /v2.
 	URL string
-	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations, and
-	// decoder-matrix.json, spellings of a registration of ORDERS and the responses to them.
-	Fixtures fs.FS
 	// Consensus means that reads are linearizable unless they ask for less. A server without consensus serves reads
 	// from its own state, and refuses to promise more.
 	Consensus bool
@@ -43,14 +39,6 @@ func RunSuite(t *testing.T, target Target) {
 			t.Run(c.name, func(t *testing.T) { c.run(t, newClient(t, target)) })
 		}
 	}
-	t.Run("EveryClientsRegistrationIsShownInBothForms", func(t *testing.T) {
-		names, err := fs.Glob(target.Fixtures, "register-*")
-		need.That(t, err == nil && len(names) != 0, "no register-* fixtures: %v", err)
-		for _, name := range names {
-			t.Run(name, func(t *testing.T) { registerFixture(t, newClient(t, target), target.Fixtures, name) })
-		}
-	})
-	t.Run("EverySpellingOfARegistrationIsAnsweredAsItShould", func(t *testing.T) { registerSpellings(t, target) })
 }
 
 // check is one behaviour.

@@ -1,15 +1,12 @@
 package httpdtest
 
 import (
-	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -168,53 +165,6 @@ var registrations = []check{
 		c.wantStatus("i1", "UNKNOWN")
 		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("i1", ""), "")
 	}},
-}
-
-// registerFixture registers what a real client sends, and reads it back in both forms.
-func registerFixture(t *testing.T, c *client, fixtures fs.FS, name string) {
-	body, err := fs.ReadFile(fixtures, name)
-	need.OK(t, err)
-	f := eureka.Format{XML: strings.HasSuffix(name, ".xml")}
-	kind := map[bool]string{true: "application/xml", false: "application/json"}[f.XML]
-	sent, err := eureka.DecodeInstance(body, f)
-	need.OKf(t, err, "%s", name)
-	key := sent.Instance.Key()
-	path := "/eureka/apps/" + key.App + "/" + url.PathEscape(key.ID)
-	c.do(http.MethodDelete, path, "")
-	c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+key.App, string(body), "Content-Type", kind)
-	for _, f := range []eureka.Format{{}, {XML: true}} {
-		accept := map[bool]string{true: "application/xml", false: "application/json"}[f.XML]
-		shown, err := eureka.DecodeInstance([]byte(c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept).body), f)
-		need.OKf(t, err, "the answer in %s", accept)
-		expect.Equal(t, shown.Instance.Key(), key, "%s shows", accept)
-		expect.Equal(t, shown.Instance.Status, sent.Instance.Status, "%s shows status", accept)
-		expect.Equal(t, shown.Instance.IPAddr, sent.Instance.IPAddr, "%s shows address", accept)
-		list := c.want(http.StatusOK, http.MethodGet, "/eureka/apps", "", "Accept", accept).body
-		expect.That(t, strings.Contains(list, key.ID), "the list in %s lacks %s", accept, key.ID)
-	}
-	c.do(http.MethodDelete, path, "")
-}
-
-// registerSpellings registers in all spellings that clients and attackers were seen to use.
-func registerSpellings(t *testing.T, target Target) {
-	file, err := fs.ReadFile(target.Fixtures, "decoder-matrix.json")
-	need.OK(t, err)
-	var matrix struct {
-		Variants []struct{ Name, Body, Server string }
-	}
-	err = json.Unmarshal(file, &matrix)
-	need.That(t, err == nil && len(matrix.Variants) != 0, "decoder-matrix.json: %v, %d variants", err, len(matrix.Variants))
-	for _, row := range matrix.Variants {
-		t.Run(row.Name, func(t *testing.T) {
-			c := newClient(t, target)
-			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
-			resp := c.do(http.MethodPost, "/eureka/apps/ORDERS", row.Body, "Content-Type", "application/json")
-			got := fmt.Sprint(resp.status)
-			expect.That(t, strings.HasPrefix(row.Server, got), "got %s %q, want %s", got, resp.body, row.Server)
-			c.want(http.StatusOK, http.MethodGet, "/eureka/apps", "") // whatever was accepted can be shown
-			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
-		})
-	}
 }
 
 // renewals covers heartbeats and the comparison of lastDirtyTimestamp.
