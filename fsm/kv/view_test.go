@@ -322,20 +322,6 @@ func TestWatchersWakeOnlyThoseOfTheTopic(t *testing.T) {
 	}
 }
 
-func TestWatchersWakeAllOfATopic(t *testing.T) {
-	for _, topic := range []Topic{{KeyTopic, "a"}, {PrefixTopic, "a"}} {
-		var w Watchers
-		waits := make([]*Wait, 100)
-		for i := range waits {
-			waits[i] = w.Join(topic)
-		}
-		w.Wake([]Topic{{KeyTopic, "a"}})
-		for i, wait := range waits {
-			need.That(t, woken(wait), "%v: wait %d goes on", topic, i)
-		}
-	}
-}
-
 func TestWatchersKeepOthersWaitingWhenOneLeaves(t *testing.T) {
 	var w Watchers
 	topic := Topic{KeyTopic, "a"}

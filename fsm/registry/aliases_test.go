@@ -21,8 +21,7 @@ var proxy = Key{App: "PROXY", ID: "proxy"}
 
 // withProxy registers web-1 with check a, and service proxy, whose check p follows it.
 func withProxy(t *testing.T, checks ...*catalog.Check) *rig {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1", checks...))
+	g := withWeb(t, checks...)
 	g.registerInCatalog(service("proxy", "proxy", aliasOf("proxy", "p", "web-1")))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	return g
@@ -94,8 +93,7 @@ func TestAliasFollowsAnotherNode(t *testing.T) {
 		c.Alias.Named, c.Alias.Node = true, node
 		return c
 	}
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1", named("node", "far", ""), named("service", "far", "db"), named("nowhere", "near", ""), named("logical", "", "")))
+	g := withWeb(t, named("node", "far", ""), named("service", "far", "db"), named("nowhere", "near", ""), named("logical", "", ""))
 	g.expectAlias("", "node", catalog.Critical, "Node far could not be found", "of a node that is not there")
 	g.expectAlias("", "service", catalog.Critical, "Service db could not be found on node far", "of a service that is not there")
 	g.expectAlias("", "logical", catalog.Passing, "No checks found.", "of the logical node")

@@ -79,8 +79,7 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 		{"its node is in maintenance", []*catalog.Check{checkOf("web-1", "a", catalog.Critical), checkOf("", catalog.NodeMaintenance, catalog.Critical)}, OutOfService},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.registerInCatalog(service("web", "web-1", tt.checks...))
+			g := withWeb(t, tt.checks...)
 			expect.Equal(t, g.status(web1), tt.want, "registered at once:")
 			g = newRig(t)
 			g.registerInCatalog(service("web", "web-1"))
@@ -231,8 +230,7 @@ func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 
 func TestCatalogRegistrationKeepsChecksUnlessItReplacesThem(t *testing.T) {
 	for _, replace := range []bool{false, true} {
-		g := newRig(t)
-		g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Critical), checkOf("", "n", catalog.Passing)))
+		g := withWeb(t, checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Critical), checkOf("", "n", catalog.Passing))
 		op := service("web", "web-1", checkOf("web-1", "a", catalog.Passing))
 		op.ReplaceChecks = replace
 		g.Lost()
@@ -444,8 +442,7 @@ func TestCatalogServicesHaveTheirNodesAddressUnlessTheyGiveOne(t *testing.T) {
 
 func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 	prepare := func(t *testing.T) *rig {
-		g := newRig(t)
-		g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
+		g := withWeb(t, checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing))
 		g.registerInCatalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
 		g.register(instance(orders1, Up, 100))
 		g.register(instance(Key{App: "ORDERS", ID: "twice"}, Up, 100))
@@ -496,8 +493,7 @@ func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 
 // If instances registered through both APIs share an id, the one from Consul's API comes first.
 func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.register(instance(Key{App: "A", ID: "x"}, Up, 100))
 	g.register(instance(Key{App: "B", ID: "x"}, Up, 100))
 	g.registerInCatalog(serviceOn("n1", "web", "x"))
@@ -521,8 +517,7 @@ func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 }
 
 func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1"))
+	g := withWeb(t)
 	g.registerInCatalog(service("web", "web-2"))
 	g.registerInCatalog(service("shop", "shop-1"))
 	g.register(instance(orders1, Up, 100))

@@ -295,8 +295,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			for _, do := range tt.do {
 				do(g)
 			}
@@ -306,8 +305,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 }
 
 func TestHistoryEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	first := g.now
 	for range 3 {
 		g.pass(5000)
@@ -348,8 +346,7 @@ func TestHistoryHasALateRenewalAfterOneAndAHalfIntervals(t *testing.T) {
 }
 
 func TestHistoryCountsLateRenewals(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	for _, silent := range []int64{50_000, 70_000, 60_000} {
 		g.pass(silent)
 		g.client(Renew{Key: orders1})
@@ -371,8 +368,7 @@ func TestHistoryContinuesInTheNextLife(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.client(Cancel{orders1})
 			for left := tt.pass; left > 0; left -= maxLead / 2 { // the clock moves by at most an hour
 				g.pass(min(left, maxLead/2))
@@ -458,8 +454,7 @@ func TestHistoryKeepsTheLast16Events(t *testing.T) {
 }
 
 func TestHistoryOfAnUnknownInstanceIsEmpty(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	before := g.View()
 	got := before.History(orders2)
 	expect.That(t, len(got) == 0, "got %+v, want nothing", got)

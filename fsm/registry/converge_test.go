@@ -395,36 +395,6 @@ func TestOperatorsActsOutliveTheEvictionByOneNode(t *testing.T) {
 	expect.That(t, l.Instance.Overridden == Down, "got %+v, want what was decided last", l.Instance)
 }
 
-// A registration after a removal goes on with the removed life if its timestamp makes it the newer one. The number of
-// edits goes on too, so that every node knows what became of the override.
-func TestRegistrationAfterARemovalContinuesTheLife(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		remove func(*rig)
-		dirty  int64 // the removed one has 100
-		life   uint32
-		edit   uint32
-	}{
-		{"newer", evicted, 101, 1, 1},
-		{"newer, its timestamp by the server", evicted, 0, 1, 1},
-		{"the same", evicted, 100, 2, 0},
-		{"older", evicted, 99, 2, 0},
-		{"newer, canceled", canceled, 101, 1, 2},
-		{"the same, canceled", canceled, 100, 2, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
-			g.client(SetOverride{Key: orders1, Status: Down})
-			tc.remove(g)
-			g.register(instance(orders1, Up, tc.dirty))
-			l := g.lease(orders1)
-			expect.That(t, l.Life == tc.life && l.Edit == tc.edit && l.Instance.Overridden == Unknown,
-				"got %+v of %+v, want life %d, edit %d and no override", l, l.Instance, tc.life, tc.edit)
-		})
-	}
-}
-
 func evicted(g *rig)  { g.client(evictNow(g.Registry, orders1)) }
 func canceled(g *rig) { g.client(Cancel{orders1}) }
 

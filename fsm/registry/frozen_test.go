@@ -77,8 +77,7 @@ func checkApps(t *rapid.T, want, got *View) {
 }
 
 func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.register(instance(orders2, Up, 100))
 	g.client(Cancel{orders2})
 	for range 26 { // until the record of it is pruned
@@ -249,8 +248,7 @@ func TestThawRefusesInconsistentActsAndHistories(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.client(SetOverride{Key: orders1, Status: OutOfService, For: 5000})
 			g.client(Quarantine{Key: orders1, For: 5000})
 			g.register(instance(orders2, Up, 100))

@@ -164,8 +164,7 @@ func TestIntentWaitsForADayAtMost(t *testing.T) {
 		"before its end":           {2 * hour, hour, "OUT_OF_SERVICE"},
 		"at its end":               {2 * hour, 2 * hour, "UP"},
 	} {
-		g := newRig(t)
-		g.register(instance(orders1, Up, 100))
+		g := withOrders(t)
 		g.client(SetOverride{Key: orders1, Status: OutOfService, For: tc.lasts, By: keeper})
 		canceled(g)
 		for left := tc.after; left > 0; left -= min(left, hour) {
@@ -205,8 +204,7 @@ func TestIntentOfADrainWithinAnOverridesTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, then func(*rig)
 	}{"its time passes first": {ends, restarts}, "the restart comes first": {restarts, ends}, "it is canceled first": {comesBack, ends}} {
-		g := newRig(t)
-		g.register(instance(orders1, Up, 100))
+		g := withOrders(t)
 		timed := intents["override"].(SetOverride)
 		timed.For = hour
 		g.client(timed)
@@ -222,8 +220,7 @@ func TestIntentOfADrainWithinAnOverridesTime(t *testing.T) {
 }
 
 func TestIntentThatWaitsCanBeEnded(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(intents["override"])
 	g.client(intents["quarantine"])
 	canceled(g)

@@ -294,8 +294,7 @@ func TestReplicaHasAnOverrideThatTheInstanceBrought(t *testing.T) {
 }
 
 func TestEqualReplicaIsARenewalSomeTimeAgo(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	before := g.lease(orders1)
 	g.pass(60_000)
 	renewed := func(age, want int64) {
@@ -320,8 +319,7 @@ func TestEqualReplicaIsARenewalSomeTimeAgo(t *testing.T) {
 
 // Two servers that registered the same life, one knowing about the quarantine and one not, agree that it holds.
 func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(Quarantine{Key: orders1, For: 60_000})
 	g.client(Cancel{orders1})
 	res := g.apply(fromNode, replicaAt(Up, 100, lifeOf(2)))
@@ -350,8 +348,7 @@ func TestReplicaGetsTheQuarantineOfARemovalRecordAsANewerEdit(t *testing.T) {
 		{"evicted", true, replicaAt(Up, 101), 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.client(Quarantine{Key: orders1, For: 600_000})
 			if g.pass(90_001); c.evicted {
 				g.client(Evict{Items: g.Expired(g.now.Lease, 1)})
@@ -369,8 +366,7 @@ func TestReplicaGetsTheQuarantineOfARemovalRecordAsANewerEdit(t *testing.T) {
 
 // A later life begins when another server tells about it.
 func TestReplicaOfALaterLifeBeginsWhenItWasLastRenewed(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.pass(50_000)
 	g.apply(fromDC2, replicaAt(Up, 100, lifeOf(2), ageOf(4000)))
 	want := g.now.Lease - 4000
@@ -450,8 +446,7 @@ func TestLeaseIndexesSayWhichPeersGetAChange(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.apply(tt.origin, tt.op)
 			l, _ := g.View().Find(orders1)
 			expect.Equal(t, (marks{l.ByClient, l.ByRemote, l.Described, l.Overrode, l.Edit}), tt.want, "got")
@@ -469,8 +464,7 @@ func TestRegistrationWithAnOverrideIsAChangeOfTheOverride(t *testing.T) {
 }
 
 func TestReplicaEditCountsEndsOfOverridesAndQuarantines(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(SetOverride{Key: orders1, Status: Down, For: 1000})
 	g.client(Quarantine{Key: orders1, For: 1000})
 	g.pass(1000)

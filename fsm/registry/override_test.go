@@ -11,27 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestOverrideLifeCycle(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
-	steps := []struct {
-		op         Op
-		status     Status
-		overridden Status
-	}{
-		{SetOverride{Key: orders1, Status: OutOfService}, OutOfService, OutOfService},
-		{Register{instance(orders1, Up, 200)}, OutOfService, OutOfService},
-		{DeleteOverride{Key: orders1, Fallback: Down}, Down, Unknown},
-		{Register{instance(orders1, Up, 300)}, Up, Unknown},
-	}
-	for _, step := range steps {
-		res := g.client(step.op)
-		i := g.lease(orders1).Instance
-		expect.That(t, res.Outcome == Done && res.Index != 0 && i.Status == step.status && i.Overridden == step.overridden,
-			"%T: %+v, status %s, override %s; want %s, %s", step.op, res, i.Status, i.Overridden, step.status, step.overridden)
-	}
-}
-
 func TestSetOverride(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -64,14 +43,6 @@ func TestSetOverride(t *testing.T) {
 	}
 }
 
-func TestOverrideThatEqualsTheStatusHoldsAtTheNextChange(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
-	g.client(SetOverride{Key: orders1, Status: Up})
-	g.peer(Register{instance(orders1, OutOfService, 200)})
-	expect.Equal(t, g.status(orders1), Up, "got")
-}
-
 func TestSetOverrideToUpMarksTheServiceUp(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Starting, 100))
@@ -96,8 +67,7 @@ func TestDeleteOverride(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			if tt.override {
 				g.client(SetOverride{Key: orders1, Status: OutOfService})
 			}
@@ -116,8 +86,7 @@ func TestDeleteOverride(t *testing.T) {
 }
 
 func TestActOnAnUnknownInstanceIsNotFound(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	for _, op := range []Op{
 		SetOverride{Key: orders2, Status: Down}, DeleteOverride{Key: orders2}, UpdateMetadata{Key: orders2},
 		Quarantine{Key: orders2, For: 1000}, Quarantine{Key: orders2},
@@ -152,8 +121,7 @@ func TestOverrideDeletedLetsItsClientRegisterAgainIssue955(t *testing.T) {
 }
 
 func TestOverrideHasDetails(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.pass(1000)
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000, By: keeper})
 	want := Override{By: keeper, At: g.now, Until: g.now.Lease + 60_000, Reported: Up, Set: 2}
@@ -185,8 +153,7 @@ func TestOverrideSetAgain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			began := g.now.Lease
 			g.client(SetOverride{Key: orders1, Status: Down, For: 60_000, By: keeper})
 			g.pass(tt.pass)
@@ -228,8 +195,7 @@ func TestOverrideRemembersWhatTheClientReported(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			for _, op := range tt.before {
 				g.client(op)
 			}
@@ -275,8 +241,7 @@ func TestOverrideThatAnInstanceBringsHasNoDetails(t *testing.T) {
 }
 
 func TestOverrideToUnknownIsNone(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(SetOverride{Key: orders1, Status: Unknown, For: 60_000, By: keeper})
 	l := g.lease(orders1)
 	expect.That(t, l.Override == nil && l.Instance.Status == Unknown, "got %s, %+v; want UNKNOWN without details", l.Instance.Status, l.Override)
@@ -335,8 +300,7 @@ func TestProposedEndIsFenced(t *testing.T) {
 
 func TestActWithoutAnEndDoesNotEnd(t *testing.T) {
 	for op, pass := range map[Op]int64{SetOverride{Key: orders1, Status: Down, By: keeper}: 1<<62 - 1, Quarantine{Key: orders1, For: 1<<63 - 1}: MaxRemovalAge} {
-		g := newRig(t)
-		g.register(instance(orders1, Up, 100))
+		g := withOrders(t)
 		g.client(op)
 		expect.Equal(t, len(g.Ending(g.now.Lease+pass)), 0, "%+v: to be ended:", op)
 	}
@@ -421,8 +385,7 @@ func TestQuarantinedInstanceIsRemovedInTheDeltaAndHiddenInTheChangeList(t *testi
 }
 
 func TestQuarantinedInstanceThatFallsSilentIsEvicted(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(Quarantine{Key: orders1, For: 600_000})
 	g.pass(90_001)
 	res := g.client(Evict{Items: g.Expired(g.now.Lease, 10)})
@@ -466,8 +429,7 @@ func TestQuarantineSetAgain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.client(Quarantine{Key: orders1, For: 60_000, By: keeper})
 			g.pass(tt.pass)
 			tt.again.Key = orders1
@@ -498,8 +460,7 @@ func TestQuarantineSurvivesARemoval(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.client(Quarantine{Key: orders1, For: 600_000, By: keeper})
 			until := g.find(orders1).Quarantine.Until
 			tt.remove(g)
@@ -573,8 +534,7 @@ func TestQuarantinedInstanceChangesItsApplication(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.register(instance(orders2, Up, 100))
 			g.client(Quarantine{Key: orders1, For: 60_000})
 			for _, op := range tt.ops {

@@ -135,8 +135,7 @@ func TestOwnerBecomesTheRemoteDatacenterThatRenews(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			if tt.linked {
 				g.contactDC2()
 			}
@@ -211,8 +210,7 @@ func TestOwnerElsewhereIsNotCountedForSelfPreservation(t *testing.T) {
 // Another datacenter has an instance that was canceled here, and takes this one for its owner. If this one took the
 // other for the owner too, neither would compare it, and anything lost on the way would stay lost.
 func TestOwnerHereIsAccepted(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(Cancel{orders1})
 	g.apply(fromDC2, Replica{Instance: instance(orders1, Up, 101), Life: 1, Owner: Here})
 	l := g.lease(orders1)
@@ -457,8 +455,7 @@ func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.contactDC2()
 			g.apply(FromEureka, Contact{DC: "eureka", Sender: "n2", Cut: 1})
 			g.client(AckPeer{"dc2", 1})
@@ -473,8 +470,7 @@ func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
 
 // doubting returns dc1 with orders-1, renewed a second before its clock stood still for an unknown time.
 func doubting(t *testing.T) *rig {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.pass(1000)
 	g.Doubt()
 	return g
@@ -513,8 +509,7 @@ func TestHearsayIsSentWithAnAgeThatRenewsNothing(t *testing.T) {
 
 // A version is not a renewal: decisions from before the node stood still are sent, and accepted, as ever.
 func TestHearsayKeepsItsVersion(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	other := newRig(t)
 	other.register(instance(orders1, Up, 100))
 	g.client(SetOverride{Key: orders1, Status: OutOfService})

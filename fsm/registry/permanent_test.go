@@ -11,8 +11,7 @@ import (
 )
 
 func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1"))
+	g := withWeb(t)
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	l := g.lease(web1)
 	expect.That(t, l.Permanent && l.Interval == 30 && l.Duration == 90 && g.View().Ends(l) == math.MaxInt64,
@@ -65,8 +64,7 @@ func TestPermanentInstanceGetsNoLeaseByAHeartbeat(t *testing.T) {
 		{"a server's of a later life", fromDC2, Renew{Key: web1, Life: 2}, Newer},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+			g := withWeb(t, checkOf("web-1", "a", catalog.Critical))
 			before := g.lease(web1)
 			g.pass(200_000)
 			res := g.apply(tt.origin, tt.op)
@@ -104,8 +102,7 @@ func TestPermanentInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 }
 
 func TestPermanentInstanceIsReplacedByAnotherServersRegistrationOnlyIfNewer(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1"))
+	g := withWeb(t)
 	before := g.lease(web1)
 	known := *before.Instance
 	for _, tt := range []struct {
@@ -153,8 +150,7 @@ func TestPermanentInstancesOverrideHidesTheStatusByChecks(t *testing.T) {
 }
 
 func TestPermanentInstancesMetadataIsPartOfItsService(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+	g := withWeb(t, checkOf("web-1", "a", catalog.Critical))
 	res := g.client(UpdateMetadata{web1, []Pair{{Key: "k", Value: "v"}}})
 	l := g.lease(web1)
 	expect.That(t, l.Service.ModifyIndex == res.Index && l.Instance.Meta("k") == "v" && l.Instance.Status == Down && l.Permanent,
@@ -162,8 +158,7 @@ func TestPermanentInstancesMetadataIsPartOfItsService(t *testing.T) {
 }
 
 func TestPermanentInstanceCanceledComesBackInANewLife(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1"))
+	g := withWeb(t)
 	dirty := g.lease(web1).Instance.LastDirty
 	g.client(Quarantine{Key: web1, For: 60_000})
 	g.client(DeregisterCatalog{Service: "web-1"})
@@ -238,9 +233,8 @@ func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 	}
 }
 
-func TestPermanentInstanceIsNotCededToASender(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1"))
+func TestPermanentInstanceIsNeitherLateNorCededToASender(t *testing.T) {
+	g := withWeb(t)
 	g.client(Contact{DC: "dc2"})
 	g.pass(600_000)
 	echo := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
@@ -248,11 +242,13 @@ func TestPermanentInstanceIsNotCededToASender(t *testing.T) {
 	g.apply(fromDC2, echo)
 	g.apply(fromDC2, Renew{Key: web1, Life: 1})
 	expect.That(t, g.lease(web1).Local(), "it belongs to %s now", g.lease(web1).Owner)
+	for _, e := range g.View().History(web1) {
+		expect.That(t, e.Kind != EventRenewedLate, "its history has %+v", e)
+	}
 }
 
 func TestPermanentYieldsLeasesWithoutEnd(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	wantKeys(t, "none", keysOf(g.View().Permanent))
 	g.registerInCatalog(service("web", "web-1"))
 	g.registerInCatalog(serviceOn("n1", "web", "web-1"))
@@ -261,8 +257,7 @@ func TestPermanentYieldsLeasesWithoutEnd(t *testing.T) {
 }
 
 func TestPermanentInstancesStatusIsNotDecidedByAReplica(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+	g := withWeb(t, checkOf("web-1", "a", catalog.Critical))
 	op := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
 	i := *op.Instance
 	i.Status = Up
@@ -286,25 +281,12 @@ func TestPermanentInstanceThatGetsALeaseBeginsANewLife(t *testing.T) {
 }
 
 func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	op := Replica{Instance: instance(web1, Up, 100), Life: 1, Permanent: true}
 	g.apply(fromDC2, op)
 	g.apply(Origin{Kind: RemoteDC, DC: "dc3"}, op)
 	expect.Equal(t, g.lease(web1).Owner, "dc3", "it belongs to")
 	expect.OK(t, check(g.Registry))
-}
-
-func TestPermanentInstanceIsNeverLate(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1"))
-	g.pass(600_000)
-	echo := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
-	echo.Age = 0
-	g.apply(fromDC2, echo)
-	for _, e := range g.View().History(web1) {
-		expect.That(t, e.Kind != EventRenewedLate, "its history has %+v", e)
-	}
 }
 
 func TestSetCheckIsAChangeOnlyIfStatusOrOutputIsNew(t *testing.T) {
@@ -351,8 +333,7 @@ func TestSetCheckIsAChangeOnlyIfStatusOrOutputIsNew(t *testing.T) {
 // Other servers get only the status that follows from a service's checks: its instance gets a newer timestamp when
 // that status changes, and at no other time.
 func TestCheckThatChangesTheStatusMakesItNewerForOtherServers(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+	g := withWeb(t, checkOf("web-1", "a", catalog.Passing))
 	dirty := g.lease(web1).Instance.LastDirty
 	g.pass(1000)
 	g.report("a", catalog.Warning, "slow")
@@ -366,8 +347,7 @@ func TestCheckThatChangesTheStatusMakesItNewerForOtherServers(t *testing.T) {
 }
 
 func TestSetCheckNeedsItsNodeItsTTLAndTheLeadersEpoch(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+	g := withWeb(t, checkOf("web-1", "a", catalog.Passing))
 	g.Establish(Epoch{Term: 2, Index: 7}, "c")
 	for _, tt := range []struct {
 		name string
@@ -416,8 +396,7 @@ func (g *rig) applyEnding() []Op {
 }
 
 func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
-	g := newRig(t)
-	g.registerInCatalog(service("web", "web-1", withTTL("a", 10_000), withTTL("b", 20_000)))
+	g := withWeb(t, withTTL("a", 10_000), withTTL("b", 20_000))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.pass(9000)
 	index := g.View().Index()
@@ -460,8 +439,7 @@ func TestExpireCheckDoesNothingUnlessTheCheckIsStillSilent(t *testing.T) {
 		{"another leader", func(*rig) {}, ExpireCheck{Epoch{Term: 1, Index: 2}, "", "a", 1000}, Refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.registerInCatalog(service("web", "web-1", withTTL("a", 10_000)))
+			g := withWeb(t, withTTL("a", 10_000))
 			g.Establish(Epoch{Term: 1, Index: 1}, "c")
 			tt.before(g)
 			res := g.client(tt.op)
@@ -472,8 +450,7 @@ func TestExpireCheckDoesNothingUnlessTheCheckIsStillSilent(t *testing.T) {
 
 func TestCheckGetsAGraceAfterALeadershipBegan(t *testing.T) {
 	for _, tt := range []struct{ ttl, want int64 }{{3000, 3000}, {10_000, 7000}, {60_000, 32_000}} {
-		g := newRig(t)
-		g.registerInCatalog(service("web", "web-1", withTTL("a", tt.ttl)))
+		g := withWeb(t, withTTL("a", tt.ttl))
 		end := g.now.Lease + tt.ttl + tt.want
 		for term := range uint64(2) { // the next leader does not give it a second grace
 			g.pass(tt.ttl + 1000*int64(term))
@@ -553,8 +530,7 @@ func TestLostHasEachCheckThatTurnsCriticalOrIsRemoved(t *testing.T) {
 		{"its instance in quarantine", Quarantine{Key: web1, For: 1000}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+			g := withWeb(t, checkOf("web-1", "a", catalog.Passing))
 			g.Lost()
 			g.client(tt.op)
 			expect.Slice(t, g.Lost(), tt.want, "lost")

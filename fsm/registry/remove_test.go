@@ -10,8 +10,7 @@ import (
 )
 
 func TestCancelRemovesOnce(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.register(instance(orders2, Up, 100))
 	before := g.View()
 	g.pass(5000)
@@ -33,8 +32,7 @@ func TestCancelRemovesOnce(t *testing.T) {
 }
 
 func TestCancelOfTheLastInstanceRemovesItsApplication(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(Cancel{orders1})
 	if _, ok := g.View().App("ORDERS"); ok || g.View().Len() != 0 || g.View().Counts().HashCode() != "" {
 		t.Errorf("application there: %t, %d leases, hash %q", ok, g.View().Len(), g.View().Counts().HashCode())
@@ -92,8 +90,7 @@ func TestEvictIsFenced(t *testing.T) {
 
 // An eviction does what a cancel does: record, delta, queue and index, one for each lease.
 func TestEvictRecordsARemovalAsACancelDoes(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.register(instance(orders2, Up, 100))
 	g.client(SetOverride{Key: orders1, Status: OutOfService})
 	g.register(instance(billing1, Up, 100))
@@ -141,8 +138,7 @@ func TestRecentQueuesKeepTheNewestThousand(t *testing.T) {
 }
 
 func TestRecentQueuesHaveReregistrationsAndUnknownCancels(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.View()
 	g.register(instance(orders1, Up, 200))
 	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "a", Value: "b"}}})
@@ -236,8 +232,7 @@ func TestRemoveOfAnInstanceThatIsNotStoredLeavesARecord(t *testing.T) {
 
 // The record of an instance that was here stays in the delta even when a newer record replaces it.
 func TestRemovalRecordThatIsReplacedStaysInTheDelta(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(Quarantine{Key: orders1, For: 60_000})
 	g.client(Cancel{orders1})
 	g.apply(fromNode, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 200})
@@ -307,8 +302,7 @@ func TestRemovalRecordChangesItsApplication(t *testing.T) {
 }
 
 func TestRemoveOfHasTheTimeOfTheLastRenewal(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.pass(20_000)
 	g.client(Cancel{orders1})
 	g.pass(5_000)

@@ -46,8 +46,7 @@ func TestRenewComparesTimestamps(t *testing.T) {
 }
 
 func TestRenewOfUnknownInstanceIsNotFound(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	for _, key := range []Key{orders2, {App: "BILLING", ID: orders1.ID}, {App: "orders", ID: orders1.ID}, {}} {
 		expect.Equal(t, g.client(Renew{Key: key}), (Result{Outcome: NotFound}), "renew %s:", key)
 	}
@@ -100,8 +99,7 @@ func TestReplicatedRenewBringsAnOverride(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			if tt.stored != Unknown {
 				g.client(SetOverride{Key: orders1, Status: tt.stored})
 			}
@@ -342,8 +340,7 @@ func TestRemovalOfTheUnknownIsRecordedWithItsReasonInAnEmptyRegistry(t *testing.
 
 // A removed lease's handle no longer means anything: its slot belongs to another lease, here or on another node.
 func TestRemovedLeaseHasNoSlot(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	live := g.lease(orders1)
 	g.pass(5000)
 	g.client(Renew{Key: orders1})

@@ -3,6 +3,7 @@ package registry
 import (
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -53,6 +54,20 @@ func (g *rig) register(i *Instance) Result {
 		g.t.Fatalf("register %s: %+v, want it done with an index", i.Key(), res)
 	}
 	return res
+}
+
+// withOrders returns a rig where orders-1 is UP, registered at 100 by its client.
+func withOrders(t testing.TB) *rig {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	return g
+}
+
+// withWeb returns a rig where web-1 is registered on the logical node, with these checks.
+func withWeb(t testing.TB, checks ...*catalog.Check) *rig {
+	g := newRig(t)
+	g.registerInCatalog(service("web", "web-1", checks...))
+	return g
 }
 
 func (g *rig) lease(key Key) *Lease {

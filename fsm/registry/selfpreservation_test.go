@@ -191,6 +191,7 @@ func TestSelfPreservationTransitionsOfTheLeaderAreFenced(t *testing.T) {
 		{"a hold of its own", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: PreservationHeld, For: 1000}, Refused},
 		{"no transition", PreservationOn, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationOn}, Refused},
 		{"a state that does not exist", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: 9}, Refused},
+		{"an operator's act, whoever leads", PreservationOff, 9, SelfPreservation{Epoch: Epoch{Term: 1, Index: 1}, To: PreservationHeld, For: 1000, By: ann}, Done},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,30 +204,6 @@ func TestSelfPreservationTransitionsOfTheLeaderAreFenced(t *testing.T) {
 			expect.That(t, res.Outcome == tt.want && changed == (tt.want == Done), "got %+v, transition %t, want %d", res, changed, tt.want)
 		})
 	}
-}
-
-// An operator's act does not belong to an epoch: it holds whichever node leads when it arrives.
-func TestSelfPreservationActsOfOperatorsAreNotFenced(t *testing.T) {
-	g := newRig(t)
-	g.Establish(Epoch{Term: 3, Index: 7}, "c")
-	res := g.Apply(g.now, 9, FromClient, SelfPreservation{Epoch: Epoch{Term: 1, Index: 1}, To: PreservationHeld, For: 1000, By: ann})
-	got := g.View().Preservation()
-	expect.That(t, res.Outcome == Done && got.State == PreservationHeld, "got %+v, %+v, want it held", res, got)
-}
-
-// The end of a hold that a leader proposed must not end the one that replaced it meanwhile.
-func TestSelfPreservationHoldThatReplacesAnotherLastsItsTime(t *testing.T) {
-	g := newRig(t)
-	g.in(PreservationHeld)
-	g.pass(holding)
-	end, ok := g.View().NextPreservation(g.now.Lease, good)
-	need.That(t, ok && end.To == PreservationOff, "got %+v %t, want the end of the hold", end, ok)
-	g.client(SelfPreservation{To: PreservationHeld, For: hour, By: ann})
-	end.Epoch = g.Epoch()
-	res := g.client(end)
-	expect.That(t, res.Outcome == Refused, "got %+v, want the stale end refused", res)
-	got := g.View().Preservation()
-	expect.That(t, got.State == PreservationHeld && got.Until == g.now.Lease+hour, "got %+v, want it held for an hour", got)
 }
 
 func TestSelfPreservationKeepsTheLast50Transitions(t *testing.T) {
@@ -290,27 +267,6 @@ func TestSelfPreservationThatIsOnFollowsTheSettings(t *testing.T) {
 				expect.Equal(t, g.View().Preservation().State, tt.next[i], "then")
 			})
 		}
-	}
-}
-
-// When switched off, it never comes on automatically; an operator's hold works, and ends.
-func TestSelfPreservationSwitchedOffCanBeHeld(t *testing.T) {
-	s := DefaultSettings()
-	s.SelfPreservation = false
-	g := newRig(t)
-	g.Configure(s)
-	op, ok := g.decide(bad)
-	expect.That(t, !ok, "it came on by itself: %+v", op)
-	g.in(PreservationHeld)
-	g.pass(holding)
-	op, ok = g.decide(bad)
-	expect.That(t, ok && op.To == PreservationOff, "after the hold: %+v %t, want it off", op, ok)
-}
-
-func TestShareString(t *testing.T) {
-	tests := map[Share]string{0: "0", 1: "0.000001", 850_000: "0.85", 100_000: "0.1", 999_999: "0.999999", Whole: "1", 1_500_000: "1.5"}
-	for share, want := range tests {
-		expect.Equal(t, share.String(), want, "%d:", uint32(share))
 	}
 }
 
@@ -608,8 +564,7 @@ func TestExpectationCountsRenewalsOnly(t *testing.T) {
 
 // A figure that nothing has refreshed gets old: the leader counts by its running clock.
 func TestExpectationFiguresChangeWhenTheMinuteIsOver(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.client(Renew{Key: orders1})
 	v := g.View()
 	for at, want := range map[int64]uint32{minute - 1: 0, minute: 1, 2*minute - 1: 1, 2 * minute: 0} {

@@ -80,8 +80,7 @@ func TestHashCodeCountsByStatusInLexicographicOrder(t *testing.T) {
 }
 
 func TestViewDoesNotChange(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.register(instance(orders2, Up, 100))
 	v := g.View()
 	app, _ := v.App("ORDERS")
@@ -102,8 +101,7 @@ func TestViewDoesNotChange(t *testing.T) {
 }
 
 func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	old := g.View()
 	g.pass(1000)
 	g.client(Renew{Key: orders1})
@@ -114,8 +112,7 @@ func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
 }
 
 func TestLastRenewalInAViewFromBeforeTheRemovalIsThatOfTheViewsLease(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	old := g.View()
 	first, _ := old.Lease(orders1)
 	g.pass(1000)
@@ -135,8 +132,7 @@ func TestLastRenewalInAViewFromBeforeTheRemovalIsThatOfTheViewsLease(t *testing.
 }
 
 func TestLastRenewalIsLiveInAViewFromBeforeTheTableGrew(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	old := g.View()
 	l, _ := old.Lease(orders1)
 	for i := range 3 * renewalsPerChunk {
@@ -281,43 +277,46 @@ func TestChangeSaysWhyByTheLastEvent(t *testing.T) {
 	}
 }
 
-// All fields except those that are compared separately.
-func TestFingerprintIsOfEveryFieldThatAClientSays(t *testing.T) {
-	apart := []string{"Status", "Overridden"}
+// A field that is added is compared, is in the fingerprint unless it is compared apart, and is weighed if it is a text.
+func TestEveryFieldOfAnInstanceCounts(t *testing.T) {
 	full := payload(7)
 	full.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-1"}}}
+	changed := *full
+	need.That(t, full.Equal(&changed), "an instance does not equal its copy")
+	apart := []string{".Status", ".Overridden"}
 	seen := map[uint64]string{full.Fingerprint(): "the instance"}
-	fields := reflect.TypeFor[Instance]()
-	for i := range fields.NumField() {
-		c := *full
-		name := fields.Field(i).Name
-		vary(t, reflect.ValueOf(&c).Elem().Field(i))
-		before, same := seen[c.Fingerprint()]
-		expect.That(t, same == slices.Contains(apart, name), "with another %s it is that of %q", name, before)
-		seen[c.Fingerprint()] = name
+	var each func(path string, v reflect.Value)
+	each = func(path string, v reflect.Value) {
+		old, before, heavier := reflect.ValueOf(v.Interface()), changed.weight(), 0
+		switch v.Kind() {
+		case reflect.Struct:
+			for field, at := range v.Fields() {
+				each(path+"."+field.Name, at)
+			}
+			return
+		case reflect.String:
+			v.SetString(v.String() + "12345")
+			heavier = 5
+		case reflect.Slice:
+			v.Set(reflect.Append(v, reflect.ValueOf(Pair{Key: "12", Value: "345"})))
+			heavier = 5 + pairWeight
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		case reflect.Uint8, reflect.Uint16:
+			v.SetUint(v.Uint() + 1)
+		case reflect.Int32, reflect.Int64:
+			v.SetInt(v.Int() + 1)
+		default:
+			t.Fatalf("%s: no variation of a %s", path, v.Kind())
+		}
+		expect.That(t, !full.Equal(&changed), "a change of %s is not seen", path)
+		other, same := seen[changed.Fingerprint()]
+		expect.That(t, same == slices.Contains(apart, path), "the fingerprint with another %s is that of %q", path, other)
+		seen[changed.Fingerprint()] = path
+		expect.Equal(t, changed.weight()-before, heavier, "the change of %s weighs", path)
+		v.Set(old)
 	}
-}
-
-// vary changes a field of an instance.
-func vary(t *testing.T, v reflect.Value) {
-	switch field := v.Addr().Interface().(type) {
-	case *string:
-		*field += "x"
-	case *Status:
-		*field++
-	case *Port:
-		field.Enabled = !field.Enabled
-	case *DataCenter:
-		field.Metadata = append(slices.Clone(field.Metadata), Pair{Key: "a", Value: "b"})
-	case *[]Pair:
-		*field = append(slices.Clone(*field), Pair{Key: "a", Value: "b"})
-	case *int32:
-		*field++
-	case *int64:
-		*field++
-	default:
-		t.Fatalf("no variation of a %s", v.Type())
-	}
+	each("", reflect.ValueOf(&changed).Elem())
 }
 
 func TestFingerprintDiffersByTextsAndByEffectiveLeaseTimes(t *testing.T) {
@@ -378,8 +377,7 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 }
 
 func TestComparableYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	g.register(instance(orders2, Up, 100))
 	g.client(Quarantine{Key: orders2, For: 600_000})
 	g.apply(fromDC2, Register{instance(billing1, Up, 100)})
@@ -420,8 +418,7 @@ func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.register(instance(orders1, Up, 100))
+			g := withOrders(t)
 			g.register(instance(orders2, Up, 100))
 			g.client(Renew{Key: orders2})
 			after := g.View().NewestBeat()
@@ -441,8 +438,7 @@ func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 }
 
 func TestRenewedAfterIgnoresBeatsOfASlotsEarlierLease(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	g := withOrders(t)
 	before := g.View()
 	g.client(Renew{Key: orders1})
 	g.client(Cancel{orders1})
@@ -562,23 +558,6 @@ func TestRemovalRecordsAreBoundedByBytes(t *testing.T) {
 	g.Advance(g.now)
 	per := g.recordBytes / len(f.Removals)
 	expect.That(t, per <= 4096, "a record that was reduced counts %d bytes, want at most 4096", per)
-}
-
-func TestWeightCountsEveryTextOfAnInstance(t *testing.T) {
-	var i Instance
-	v := reflect.ValueOf(&i).Elem()
-	for n := range v.NumField() {
-		f := v.Field(n)
-		before := i.weight()
-		switch name := v.Type().Field(n).Name; {
-		case f.Kind() == reflect.String:
-			f.SetString("12345")
-			expect.Equal(t, i.weight()-before, 5, "five bytes of %s weigh", name)
-		case f.Type() == reflect.TypeFor[[]Pair]():
-			f.Set(reflect.ValueOf([]Pair{{Key: "12", Value: "345"}}))
-			expect.Equal(t, i.weight()-before, 5+pairWeight, "an entry of %s with five bytes weighs", name)
-		}
-	}
 }
 
 func TestCatalogGrowthIsTheGrowthByARegistration(t *testing.T) {

@@ -207,18 +207,6 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAwaitContinuesWhenAnotherReaderStops(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
-		short, cancel := context.WithCancel(ctx)
-		first, second := w.await(short, 0, "ORDERS"), w.await(ctx, 0, "ORDERS")
-		cancel()
-		synctest.Wait()
-		need.That(t, first.done, "it goes on without its context")
-		w.do(Register{instance(orders1, Up, 100)})
-		second.want(t, orders1)
-	})
-}
-
 // A snapshot can replace the present state, which is at 6 here, by another.
 func TestAwaitAcrossARestore(t *testing.T) {
 	tests := []struct {
@@ -429,17 +417,6 @@ func isClosed(woken <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// A restored state may be a completely different one.
-func TestJoinIsWokenByAnOlderState(t *testing.T) {
-	w := newWatched(t)
-	old := w.View()
-	w.do(Register{instance(orders1, Up, 100)})
-	woken, leave := w.Join(Topic{HealthTopic, "BILLING"})
-	defer leave()
-	w.Publish(old)
-	expect.That(t, isClosed(woken), "it was not woken")
 }
 
 // A change from a time when nobody waited wakes no later reader.
