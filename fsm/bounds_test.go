@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,8 +39,7 @@ func TestRiseGrantsThePeersTakeover(t *testing.T) {
 	after := n.m.KV().Access()
 	expect.Slice(t, done.Granted, []string{"peer"}, "granted")
 	expect.That(t, after.Role("peer").String() == "peer dc2 exchange,takeover" && after.Revision > before, "after the rise: %s, revision %d after %d", after.Role("peer"), after.Revision, before)
-	restored := NewMachine()
-	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
+	restored := restoredFrom(t, snapshotOf(t, n.m))
 	expect.Equal(t, restored.KV().Access().Role("peer").String(), "peer dc2 exchange,takeover", "after a restore")
 	expect.Equal(t, Need(Item{KV: kv.Access{Change: access.Change{PutRoles: after.Roles}}}), byte(3), "a role with it needs level")
 }
@@ -184,9 +182,7 @@ func TestBoundsHoldFromLevelTwoOn(t *testing.T) {
 	expect.Equal(t, n.m.View().AliasFigures().WouldRefuse.Load(), int64(1), "would be refused of alias checks:")
 	expect.Equal(t, n.m.KV().Figures().WouldRefuse.Load(), int64(1), "would be refused of acquisitions:")
 	n.raise(2)
-	restored := NewMachine()
-	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
-	n.m = restored
+	n.m = restoredFrom(t, snapshotOf(t, n.m))
 	for _, c := range []struct {
 		name    string
 		item    Item

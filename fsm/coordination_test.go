@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"reflect"
 	"slices"
 	"testing"
@@ -81,8 +80,7 @@ func TestMachineRepeatsResultsOfCoordinationWithoutEffect(t *testing.T) {
 	set := n.batchKV(kv.KeyOp{Verb: kv.CAS, Key: "a", Value: []byte("1")}, keyTxn([]kv.KeyOp{{Verb: kv.Get, Key: "a"}}))
 	first := n.apply(set).Batches[0]
 	need.That(t, first.KV[0].OK && len(first.KV[1].Pairs) == 1, "got %+v, want the key set and read", first)
-	restored := NewMachine()
-	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
+	restored := restoredFrom(t, snapshotOf(t, n.m))
 	for name, m := range map[string]*Machine{"the same node": n.m, "one that was restored": restored} {
 		other := &node{t: t, m: m, id: n.id, index: n.index, stamp: n.stamp}
 		if again := other.apply(set).Batches[0]; !reflect.DeepEqual(again, first) || m.KV().Index() != first.KV[0].Index {
@@ -205,21 +203,9 @@ func TestRestoreLetsCoordinationAskTheRestoredRegistry(t *testing.T) {
 	n := newNode(t)
 	n.write(checkedService(catalog.Passing))
 	n.writeKV(kv.KeyOp{Key: "a"})
-	restored := NewMachine()
-	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
-	n.m = restored
+	n.m = restoredFrom(t, snapshotOf(t, n.m))
 	r := n.writeKV(linkedSession)[0]
 	expect.That(t, r.OK, "got %+v, want a session of the node and check that the snapshot has", r)
-}
-
-func TestRestoreRefusesCoordinationBeyondTheCounter(t *testing.T) {
-	n := newNode(t)
-	n.writeKV(kv.KeyOp{Key: "a"})
-	s := n.m.Snapshot().whole()
-	s.registry.Reserved = 0
-	var b bytes.Buffer
-	need.Got(s.WriteTo(&b))(t)
-	expect.ErrorIs(t, NewMachine().Restore(&b), ErrCorrupt, "got")
 }
 
 // writeItems applies items as the next batch.

@@ -129,10 +129,9 @@ func TestGoldenResults(t *testing.T) {
 }
 
 func TestGoldenSnapshot(t *testing.T) {
-	var b bytes.Buffer
-	need.Got(goldenSnapshot().WriteTo(&b))(t)
-	goldens.Check(t, "snapshot", b.Bytes())
-	got, err := readSnapshot(&b)
+	b := encoded(t, goldenSnapshot())
+	goldens.Check(t, "snapshot", b)
+	got, err := readSnapshot(bytes.NewReader(b))
 	expect.That(t, err == nil && reflect.DeepEqual(&got, goldenSnapshot()), "read again: got %+v, %v, want %+v", got, err, goldenSnapshot())
 }
 
@@ -418,9 +417,7 @@ func TestGoldenLevel3(t *testing.T) {
 	waits := *s.registry.Leases[0].Lease.Override
 	waits.Drain = false
 	s.registry.Removals[0].Lease.Override = &waits
-	var b bytes.Buffer
-	need.Got(s.WriteTo(&b))(t)
-	goldensOfLevel3.Check(t, "snapshot", b.Bytes())
+	goldensOfLevel3.Check(t, "snapshot", encoded(t, s))
 	read := need.Got(readSnapshot(bytes.NewReader(goldensOfLevel2.Sections(t, "snapshot")["snapshot"])))(t)
 	expect.Equal(t, read.level, byte(2), "the snapshot of level 2 is read as of level")
 }
@@ -438,9 +435,7 @@ func TestGoldenLevel2(t *testing.T) {
 		Results: Results{[]registry.Result{{Outcome: registry.TooMany}, {}}, []kv.Result{{}, {Excess: kv.Crowded, Refusal: "too many"}}}}))
 	s := goldenSnapshot()
 	s.level = 2
-	var b bytes.Buffer
-	need.Got(s.WriteTo(&b))(t)
-	goldensOfLevel2.Check(t, "snapshot", b.Bytes())
+	goldensOfLevel2.Check(t, "snapshot", encoded(t, s))
 	read := need.Got(readSnapshot(bytes.NewReader(goldens.Sections(t, "snapshot")["snapshot"])))(t)
 	expect.Equal(t, read.level, byte(1), "the snapshot of level 1 is read as of level")
 }

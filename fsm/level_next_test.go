@@ -3,7 +3,6 @@
 package fsm
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 
@@ -26,8 +25,7 @@ func TestALevelIsKeptBySnapshotsAndNeverGoesBack(t *testing.T) {
 		need.Got(n.m.Apply(n.m.Index()+1, term, again))(t)
 	}
 	expect.Equal(t, n.m.Level(), byte(2), "after these it has")
-	restored := NewMachine()
-	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
+	restored := restoredFrom(t, snapshotOf(t, n.m))
 	expect.Equal(t, restored.Level(), byte(2), "restored, it has")
 }
 

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -41,7 +40,7 @@ func operations(t *testing.T) []operation {
 	for _, r := range registry.Operations.Rows() {
 		op := filled(r.Zero).(registry.Op)
 		if renew, ok := op.(registry.Renew); ok {
-			renew.Handle = registry.Handle{} // see TestCodecReadsARenewalByHandleAsItWasWritten
+			renew.Handle = registry.Handle{} // see TestEncodingOfARenewalByHandleTakesFourteenBytes
 			op = renew
 		}
 		all = append(all, operation{byte(r.Kind), r.Level, r.Name, r.Type, "", Item{Op: op}})
@@ -70,17 +69,6 @@ func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 			expect.That(t, row.Match(page), "docs/reference/formats/log-entry.md has no row of kind %d, %s", op.kind, op.typ)
 		})
 	}
-}
-
-func TestCodecReadsARenewalByHandleAsItWasWritten(t *testing.T) {
-	want := registry.Renew{Handle: registry.Handle{Slot: 300, Gen: 70_000}, LastDirty: 7}
-	op := want
-	op.Key = registry.Key{App: "ORDERS", ID: "orders-1"} // is not encoded
-	it := Item{Op: op}
-	_, got, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{it}))
-	expect.That(t, err == nil && got[0].Op == want, "got %+v, %v, want %+v", got, err, want)
-	size, b := Size(it), itemBytes(it)
-	expect.That(t, size == len(b), "its size is said to be %d, and it takes %d", size, len(b))
 }
 
 // A snapshot is written while views read the same memory.
@@ -341,10 +329,7 @@ func TestMachineCountsTheNewestTenureAlsoAfterASnapshot(t *testing.T) {
 	b.send(2000, 1, Bound{})
 	res := b.send(500, 2, Bound{Leadership: b.leadership, Until: 1000})
 	expect.That(t, res.Late, "behind an entry of a later time: it took effect")
-	var snapshot bytes.Buffer
-	need.Got(b.m.Snapshot().WriteTo(&snapshot))(t)
-	b.m = NewMachine()
-	need.OK(t, b.m.Restore(&snapshot))
+	b.m = restoredFrom(t, snapshotOf(t, b.m))
 	res = b.send(500, 3, Bound{Leadership: b.leadership, Until: 1000})
 	expect.That(t, res.Late, "after a snapshot: it took effect")
 	b.establish()

@@ -157,11 +157,7 @@ func (tw *twins) raise(t *rapid.T) {
 }
 
 func (tw *twins) restore(t *rapid.T) {
-	var b bytes.Buffer
-	need.Got(tw.restored.Snapshot().WriteTo(&b))(t)
-	fresh := NewMachine()
-	need.OK(t, fresh.Restore(&b))
-	tw.restored = fresh
+	tw.restored = restoredFrom(t, snapshotOf(t, tw.restored))
 }
 
 // catchUp makes the third twin apply the entries that it still lacks.
@@ -185,14 +181,11 @@ func (tw *twins) compare(t *rapid.T) {
 }
 
 func (tw *twins) compareSnapshots(t *rapid.T) {
-	var a, b bytes.Buffer
-	need.Got(tw.straight.Snapshot().WriteTo(&a))(t)
-	need.Got(tw.restored.Snapshot().WriteTo(&b))(t)
-	need.That(t, bytes.Equal(a.Bytes(), b.Bytes()), "the snapshots differ:\n%x\n%x", a.Bytes(), b.Bytes())
+	a, b := snapshotOf(t, tw.straight), snapshotOf(t, tw.restored)
+	need.That(t, bytes.Equal(a, b), "the snapshots differ:\n%x\n%x", a, b)
 	tw.catchUp(t)
-	b.Reset()
-	need.Got(tw.together.Snapshot().WriteTo(&b))(t)
-	need.That(t, bytes.Equal(a.Bytes(), b.Bytes()), "the snapshot of entries that were applied together differs:\n%x\n%x", a.Bytes(), b.Bytes())
+	b = snapshotOf(t, tw.together)
+	need.That(t, bytes.Equal(a, b), "the snapshot of entries that were applied together differs:\n%x\n%x", a, b)
 }
 
 func (tw *twins) compareViews(t *rapid.T) {

@@ -95,9 +95,7 @@ func (tw *twins) modified(op registry.CatalogOp) registry.Index {
 func state(t *rapid.T, m *Machine) []byte {
 	s := m.Snapshot().whole()
 	s.index, s.nodes = 0, nil
-	var b bytes.Buffer
-	need.Got(s.WriteTo(&b))(t)
-	return b.Bytes()
+	return encoded(t, s)
 }
 
 // transact applies a transaction and compares its effect with that of its operations one by one: with all of it if
@@ -133,11 +131,7 @@ type performed struct {
 
 // singly performs the operations of a transaction one by one, on a copy.
 func (tw *twins) singly(t *rapid.T, txn kv.Txn) (p performed) {
-	var b bytes.Buffer
-	need.Got(tw.straight.Snapshot().WriteTo(&b))(t)
-	m := NewMachine()
-	need.OK(t, m.Restore(&b))
-	pairs := 0
+	m, pairs := restoredFrom(t, snapshotOf(t, tw.straight)), 0
 	for i, op := range txn.Ops {
 		r := m.perform1(tw.term, tw.stamp, kv.Txn{Ops: []kv.TxnOp{op}})
 		for _, e := range r.Errors {
@@ -292,9 +286,7 @@ func (n *node) whole() []byte {
 	s := n.m.Snapshot().whole()
 	s.index, s.nodes = 0, nil
 	s.registry.Clock, s.kv.Lease = registry.Stamp{}, 0
-	var b bytes.Buffer
-	need.Got(s.WriteTo(&b))(n.t)
-	return b.Bytes()
+	return encoded(n.t, s)
 }
 
 func TestTransactionSeesWhatItsOperationsBeforeHaveDone(t *testing.T) {
