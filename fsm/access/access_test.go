@@ -60,7 +60,7 @@ func TestPolicyDecidesAsReadingItsRules(t *testing.T) {
 			for r.Verbs == 0 {
 				r.Verbs = kind.verbs & Verbs(rapid.ByteRange(1, 127).Draw(t, "verbs"))
 			}
-			need.OK(t, r.Validate())
+			need.OK(t, r.validate())
 			rules = append(rules, r)
 		}
 		p := Compile("", &Role{Name: "r", Rules: rules})
@@ -313,7 +313,7 @@ func TestRolesOfPeersAreGrantedTakeover(t *testing.T) {
 	again, granted := next.GrantTakeover(next.Revision + 1)
 	expect.That(t, again == next && granted == nil, "granted again: %v", granted)
 	w := codec.Needer()
-	next.Role("peers").Fields(&w)
+	next.Role("peers").fields(&w)
 	expect.Equal(t, w.Need(), byte(3), "the role needs level")
 }
 

@@ -15,7 +15,7 @@ type Role struct {
 	Rules []Rule
 }
 
-func (r *Role) Fields(c *codec.Codec) {
+func (r *Role) fields(c *codec.Codec) {
 	c.Lasting(&r.Name)
 	codec.List(c, &r.Rules, 3, (*Rule).fields)
 }
@@ -38,7 +38,7 @@ func (r *Role) Validate() error {
 		return fmt.Errorf("role %s has %d rules; at most %d are kept", r.Name, len(r.Rules), maxRules)
 	}
 	for _, rule := range r.Rules {
-		if err := rule.Validate(); err != nil {
+		if err := rule.validate(); err != nil {
 			return fmt.Errorf("role %s: %w", r.Name, err)
 		}
 	}

@@ -142,7 +142,7 @@ func ParseRule(text string) (Rule, error) {
 		rule.Verbs |= 1 << i
 	}
 	rule.Match = canonical(rule.Resource, rule.Match)
-	return rule, rule.Validate()
+	return rule, rule.validate()
 }
 
 // canonical returns a name as decisions compare it: applications have names in capitals.
@@ -156,8 +156,8 @@ func canonical(r Resource, name string) string {
 	return name
 }
 
-// Validate returns an error that says what is wrong with a rule that was not made by ParseRule.
-func (r Rule) Validate() error {
+// validate returns an error that says what is wrong with a rule that was not made by ParseRule.
+func (r Rule) validate() error {
 	if r.Resource >= resources {
 		return fmt.Errorf("%d is no resource", r.Resource)
 	}

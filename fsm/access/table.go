@@ -39,8 +39,8 @@ func (t *Content) Fields(c *codec.Codec) {
 	codec.Uint(c, &t.Revision)
 	codec.Enum(c, &t.Mode, On, "mode of access control")
 	c.Bool(&t.Bootstrapped)
-	codec.List(c, &t.Roles, 2, codec.Each((*Role).Fields))
-	codec.List(c, &t.Tokens, 10, codec.Each((*Token).Fields))
+	codec.List(c, &t.Roles, 2, codec.Each((*Role).fields))
+	codec.List(c, &t.Tokens, 10, codec.Each((*Token).fields))
 	c.Strings(&t.Revoked)
 }
 

@@ -54,7 +54,7 @@ func (s *Secret) fields(c *codec.Codec) {
 	c.Int64(&s.Until)
 }
 
-func (t *Token) Fields(c *codec.Codec) {
+func (t *Token) fields(c *codec.Codec) {
 	c.Lasting(&t.Accessor)
 	c.Lasting(&t.Name)
 	c.Strings(&t.Roles)

@@ -33,7 +33,7 @@ func New() *Catalog {
 		Tables: Tables{
 			nodes: order.NewMap[string, *Node](0),
 			nodeChanges: order.NewTree(func(a, b *Node) int {
-				return cmp.Or(cmp.Compare(a.Changed(), b.Changed()), strings.Compare(a.Name, b.Name))
+				return cmp.Or(cmp.Compare(a.changed(), b.changed()), strings.Compare(a.Name, b.Name))
 			}),
 			spellings: order.NewTree(func(a, b spelling) int {
 				return cmp.Or(strings.Compare(a.lower, b.lower), strings.Compare(a.name, b.name))

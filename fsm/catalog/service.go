@@ -81,8 +81,8 @@ type Node struct {
 	ServiceLeft       order.Index // when a service was last removed from it, moved away or hidden; 0: never
 }
 
-// Changed returns the Index of the last change of the node or its own checks, or of a service's departure.
-func (n *Node) Changed() order.Index { return max(n.ModifyIndex, n.ChecksChanged, n.ServiceLeft) }
+// changed returns the Index of the last change of the node or its own checks, or of a service's departure.
+func (n *Node) changed() order.Index { return max(n.ModifyIndex, n.ChecksChanged, n.ServiceLeft) }
 
 func (n *Node) Fields(c *codec.Codec) {
 	c.String(&n.ID)

@@ -14,7 +14,7 @@ import (
 // live.
 type Tables struct {
 	nodes        order.Map[string, *Node]
-	nodeChanges  order.Tree[*Node]      // the same by Node.Changed
+	nodeChanges  order.Tree[*Node]      // the same by Node.changed
 	spellings    order.Tree[spelling]   // of their names, by lower case
 	services     order.Tree[serviceRow] // by node, then id
 	checks       order.Tree[CheckRow]   // by node, then id
@@ -64,7 +64,7 @@ func (t *Tables) Nodes() iter.Seq[*Node] {
 	}
 }
 
-// NodesChangedAfter yields the nodes that changed after an index, see Node.Changed, oldest change first.
+// NodesChangedAfter yields the nodes that changed after an index, see Node.changed, oldest change first.
 func (t *Tables) NodesChangedAfter(after order.Index) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		t.nodeChanges.Ascend(&Node{ModifyIndex: after + 1}, yield)

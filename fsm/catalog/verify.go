@@ -38,8 +38,8 @@ func (c *Catalog) verifyNode(n *Node, at Frozen) error {
 	if err := verifyIndexes(n.CreateIndex, n.ModifyIndex, at); err != nil {
 		return err
 	}
-	if n.Changed() > at.Newest {
-		return fmt.Errorf("changed at %d; the last change was at %d", n.Changed(), at.Newest)
+	if n.changed() > at.Newest {
+		return fmt.Errorf("changed at %d; the last change was at %d", n.changed(), at.Newest)
 	}
 	return c.verifyChecks(n.Checks, n.Name, "", at)
 }

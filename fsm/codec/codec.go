@@ -26,7 +26,7 @@ var (
 	// it.
 	ErrNewerVersion = errors.New("written by a newer version")
 	// ErrOlderVersion: the input was written by a version that is too old for this program.
-	ErrOlderVersion = errors.New("written by too old a version")
+	errOlderVersion = errors.New("written by too old a version")
 	// ErrCorrupt: no version writes such input.
 	ErrCorrupt = errors.New("corrupt")
 )
@@ -150,7 +150,7 @@ func (c *Codec) Level(to *byte) {
 	case v > Newest:
 		c.err = fmt.Errorf("%w: level %d of the formats, this program reads %d to %d: start the newer version again", ErrNewerVersion, v, Oldest, Newest)
 	case v < Oldest:
-		c.err = fmt.Errorf("%w: level %d of the formats, this program reads %d to %d: go through version %s first", ErrOlderVersion, v, Oldest, Newest, VersionOf(v+1))
+		c.err = fmt.Errorf("%w: level %d of the formats, this program reads %d to %d: go through version %s first", errOlderVersion, v, Oldest, Newest, VersionOf(v+1))
 	default:
 		*to = v
 	}

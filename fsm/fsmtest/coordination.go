@@ -30,7 +30,7 @@ type Coordination struct {
 func NewCoordination(m *Memory) *Coordination {
 	l := &Coordination{m: m, State: kv.New(m.Registry)}
 	l.State.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
-	m.After = l.lose
+	m.after = l.lose
 	return l
 }
 
@@ -70,7 +70,7 @@ func (l *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, er
 		if results[i].Revoked = l.Revoked; l.Revoked {
 			continue
 		}
-		results[i] = l.PerformBy(access.SenderOf(ctx).Name, op)
+		results[i] = l.performBy(access.SenderOf(ctx).Name, op)
 	}
 	l.happen()
 	return results, nil
@@ -85,10 +85,10 @@ func (l *Coordination) happen() {
 }
 
 // Perform performs an operation; the caller holds the registry memory's mutex.
-func (l *Coordination) Perform(op kv.Op) kv.Result { return l.PerformBy("", op) }
+func (l *Coordination) Perform(op kv.Op) kv.Result { return l.performBy("", op) }
 
-// PerformBy does what Perform does, in a principal's name.
-func (l *Coordination) PerformBy(principal string, op kv.Op) kv.Result {
+// performBy does what Perform does, in a principal's name.
+func (l *Coordination) performBy(principal string, op kv.Op) kv.Result {
 	l.Applied.Add(1)
 	l.m.Registry.Advance(l.m.Stamp())
 	at := l.at()

@@ -24,8 +24,8 @@ type Memory struct {
 	Alone    bool                       // without consensus
 	Applies  int                        // calls of Apply
 	Applied  []registry.Op              // the operations of all those calls, in order
-	Wakes    int                        // returns of Changes with changes
-	After    func(taken registry.Index) // called after every operation, if not nil
+	wakes    int                        // returns of Changes with changes
+	after    func(taken registry.Index) // called after every operation, if not nil
 	Passed   time.Duration              // time that the test added to the real time
 	started  time.Time
 }
@@ -55,7 +55,7 @@ func (m *Memory) Count() (n int) {
 
 // Woken returns how often Changes returned with changes.
 func (m *Memory) Woken() (n int) {
-	m.Set(func(m *Memory) { n = m.Wakes })
+	m.Set(func(m *Memory) { n = m.wakes })
 	return n
 }
 
@@ -155,8 +155,8 @@ func (m *Memory) Apply(_ context.Context, origin registry.Origin, ops ...registr
 	results := make([]registry.Result, len(ops))
 	for i, op := range ops {
 		results[i] = m.Registry.Apply(m.Stamp(), 1, origin, op)
-		if m.After != nil {
-			m.After(results[i].Index)
+		if m.after != nil {
+			m.after(results[i].Index)
 		}
 	}
 	m.Watchers.Publish(m.Registry.View())
@@ -192,7 +192,7 @@ func (m *Memory) Newest() (v *registry.View) {
 func (m *Memory) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
 	changes, err := m.Watchers.Await(ctx, m.Newest, after, which)
 	if err == nil {
-		m.Set(func(m *Memory) { m.Wakes++ })
+		m.Set(func(m *Memory) { m.wakes++ })
 	}
 	return changes, err
 }

@@ -58,11 +58,6 @@ func (p *PartIndexes) fields(c *codec.Codec) {
 	codec.Uint(c, &p.Logical)
 }
 
-// newest returns the highest of them.
-func (p *PartIndexes) newest() Index {
-	return max(p.Services, p.Nodes, p.Checks, p.LogicalServices, p.Logical)
-}
-
 // mark records that l replaces old at an index. Either may be the zero Lease.
 func (p *PartIndexes) mark(old, l *Lease, index Index) {
 	if !sameChecks(old, l) {

@@ -31,7 +31,7 @@ func (r *Registry) Ending(now int64) []Op {
 // Expired returns leases that have ended at now (lease clock, ms) according to Ends, oldest end first, at most limit.
 // It costs O(due leases), not a walk; a lease that is returned but not evicted is returned again.
 func (r *Registry) Expired(now int64, limit int) []EvictItem {
-	due := r.due(now)
+	due := r.expiry.Ended(now, r.slotEndsAt)
 	slices.SortFunc(due, r.expiry.Compare)
 	due = due[:min(len(due), max(limit, 0))]
 	items := make([]EvictItem, len(due))

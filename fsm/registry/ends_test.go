@@ -12,28 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestLeaseExpired(t *testing.T) {
-	tests := []struct {
-		name       string
-		lease      Lease
-		now        int64
-		additional int64
-		want       bool
-	}{
-		{"before its end", Lease{Duration: 90}, 90_999, 0, false},
-		{"at its end", Lease{Duration: 90}, 91_000, 0, false},
-		{"after its end", Lease{Duration: 90}, 91_001, 0, true},
-		{"at its end with additional time", Lease{Duration: 90}, 91_010, 10, false},
-		{"after its end with additional time", Lease{Duration: 90}, 91_011, 10, true},
-		{"cancelled", Lease{Duration: 90, EvictedAt: 1}, 1000, 0, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			expect.Equal(t, tt.lease.Expired(tt.now, 1000, tt.additional), tt.want, "at %d:", tt.now)
-		})
-	}
-}
-
 // A lease ends strictly after one duration since its last renewal, and not before the epoch's grace, min(duration,
 // renewal interval + 5 s), but never later than one grace after its duration.
 func TestExpiredListsALeaseAfterItsLastMillisecond(t *testing.T) {
@@ -137,9 +115,10 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 				if r.settings.Expectation {
 					resumed = 0
 				}
-				inGrace := now.Lease <= r.established+grace && !l.Expired(now.Lease, renewed, doubled+grace) ||
+				passed := func(additional int64) bool { return now.Lease > renewed+int64(l.Duration)*1000+additional }
+				inGrace := now.Lease <= r.established+grace && !passed(doubled+grace) ||
 					now.Lease <= resumed+grace
-				ended := l.Expired(now.Lease, renewed, additional) && !inGrace && now.Lease > since
+				ended := passed(additional) && !inGrace && now.Lease > since
 				if ended {
 					due[l.Handle] = true
 				}

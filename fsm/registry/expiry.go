@@ -65,14 +65,6 @@ func livedUntil(l *Lease, renewed int64, doubled bool) int64 {
 	return renewed + duration
 }
 
-// Expired reports whether the lease's one duration has passed at now (lease clock, ms), given its last renewal and
-// extra time granted to all leases (ms). It ends strictly after the last millisecond. A renewal gives one duration,
-// not two as upstream (Lease.renew adds the duration a second time). Grace and Settings.DoubledLease are the business
-// of View.Ends.
-func (l *Lease) Expired(now, renewed, additional int64) bool {
-	return l.EvictedAt > 0 || now > renewed+int64(l.Duration)*1000+additional
-}
-
 // grace returns how long (ms of lease clock) the lease cannot end after a leadership was established, or after
 // self-preservation ended.
 func (l *Lease) grace() int64 {

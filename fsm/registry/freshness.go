@@ -169,7 +169,7 @@ func upstreamReason(f Figures) string {
 // Source: AbstractInstanceRegistry.evict.
 func (v *View) RoundLimit(taken int) int {
 	n := v.Total() - v.tables.permanent + taken
-	return max(0, n-keptShare(v.settings).Of(n)-taken)
+	return max(0, n-keptShare(v.settings).of(n)-taken)
 }
 
 // Victims draws limit of the due leases, or all if there are fewer, at random by a partial Knuth shuffle; draw(k)

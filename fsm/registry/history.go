@@ -214,7 +214,7 @@ func (e *Event) fields(c *codec.Codec) {
 	codec.Enum(c, &e.Kind, EventRestored, "event")
 	c.Uint32(&e.Times)
 	e.Status.fields(c)
-	e.Origin.Fields(c)
+	e.Origin.fields(c)
 	c.Int64(&e.For)
 	e.By.Fields(c)
 }

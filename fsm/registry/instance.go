@@ -230,8 +230,8 @@ const (
 // Bounds of a lease, in seconds; a number outside is clamped, never refused (a client that gets a 400 for its
 // registration believes the server is broken).
 const (
-	MinDuration, MaxDuration               = 3, 24 * 60 * 60
-	MinRenewalInterval, MaxRenewalInterval = 1, 60 * 60
+	minDuration, maxDuration               = 3, 24 * 60 * 60
+	minRenewalInterval, maxRenewalInterval = 1, 60 * 60
 )
 
 // Instance is what a client says about itself, plus the status and override that the registry decided. An Instance is
@@ -262,8 +262,8 @@ type Instance struct {
 	LastDirty       int64 // lastDirtyTimestamp, ms since the epoch by the client's clock; 0 means not given
 }
 
-// Fields walks an instance.
-func (i *Instance) Fields(c *codec.Codec) {
+// fields walks an instance.
+func (i *Instance) fields(c *codec.Codec) {
 	c.String(&i.InstanceID)
 	c.String(&i.HostName)
 	c.String(&i.App)
@@ -298,7 +298,7 @@ func (i *Instance) Equal(o *Instance) bool {
 
 func (i *Instance) append(dst []byte, level byte) []byte {
 	c := codec.Writer(dst, level)
-	i.Fields(&c)
+	i.fields(&c)
 	return c.Written()
 }
 
@@ -306,7 +306,7 @@ func (i *Instance) append(dst []byte, level byte) []byte {
 // one alive.
 func body(c *codec.Codec, i **Instance) {
 	outer := c.Open()
-	codec.Ptr(c, i).Fields(c)
+	codec.Ptr(c, i).fields(c)
 	c.Close(outer, "instance")
 }
 
@@ -349,8 +349,8 @@ func ClampLease(interval, duration int32) (i, d int32, clamped bool) {
 	if d <= 0 {
 		d = DefaultDuration
 	}
-	ci := min(max(i, MinRenewalInterval), MaxRenewalInterval)
-	cd := min(max(d, MinDuration), MaxDuration)
+	ci := min(max(i, minRenewalInterval), maxRenewalInterval)
+	cd := min(max(d, minDuration), maxDuration)
 	return ci, cd, ci != i || cd != d
 }
 
@@ -379,7 +379,7 @@ const MaxVIPs = 64
 // weight returns roughly how many bytes the texts of an instance take.
 func (i *Instance) weight() int {
 	c := codec.Weigher()
-	i.Fields(&c)
+	i.fields(&c)
 	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
 }
 

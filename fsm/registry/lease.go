@@ -61,8 +61,8 @@ type Lease struct {
 }
 
 func (l *Lease) Fields(c *codec.Codec) {
-	codec.Ptr(c, &l.Instance).Fields(c)
-	l.Handle.Fields(c)
+	codec.Ptr(c, &l.Instance).fields(c)
+	l.Handle.fields(c)
 	c.Int32(&l.Interval)
 	c.Int32(&l.Duration)
 	c.Int64(&l.RegisteredAt)
@@ -75,7 +75,7 @@ func (l *Lease) Fields(c *codec.Codec) {
 	codec.Uint(c, &l.Registered)
 	codec.Uint(c, &l.Changed)
 	c.Int64(&l.ChangedLease)
-	l.Origin.Fields(c)
+	l.Origin.fields(c)
 	c.Int64(&l.BeganLease)
 	c.Int64(&l.StartedLease)
 	l.acts(c)

@@ -127,7 +127,7 @@ func (EndOverride) kind() byte { return 6 }
 
 func (op EndOverride) fields(c *codec.Codec) EndOverride {
 	op.Epoch.Fields(c)
-	op.Handle.Fields(c)
+	op.Handle.fields(c)
 	codec.Uint(c, &op.Set)
 	return op
 }
@@ -161,7 +161,7 @@ func (EndQuarantine) kind() byte { return 9 }
 
 func (op EndQuarantine) fields(c *codec.Codec) EndQuarantine {
 	op.Epoch.Fields(c)
-	op.Handle.Fields(c)
+	op.Handle.fields(c)
 	codec.Uint(c, &op.Set)
 	return op
 }
@@ -212,7 +212,7 @@ type EvictItem struct {
 }
 
 func (i *EvictItem) fields(c *codec.Codec) {
-	i.Handle.Fields(c)
+	i.Handle.fields(c)
 	codec.Uint(c, &i.Registered)
 	c.Int64(&i.RenewedAt)
 }

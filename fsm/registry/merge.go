@@ -239,7 +239,8 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	if hearsay && r.withoutConsensus {
 		op.Age = 0 // the sender may have acknowledged it without sending it to another node; it gets one lease
 	}
-	if hasEnded(op) {
+	_, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration)
+	if !op.Permanent && op.Age > int64(duration)*1000+wayOfRenewals { // its lease has ended
 		return Result{Outcome: Refused}
 	}
 	l := &Lease{Life: op.Life, Origin: origin, Owner: replicaOwner(op, origin), Permanent: op.Permanent}
@@ -258,12 +259,6 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	r.recordEvents(l, origin, decisions(&Lease{Instance: &Instance{}}, l, op))
 	res.Outcome = outcome
 	return res
-}
-
-// hasEnded reports whether the lease has ended by its age.
-func hasEnded(op Replica) bool {
-	_, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration)
-	return !op.Permanent && op.Age > int64(duration)*1000+wayOfRenewals
 }
 
 // seemsFresher is how much later (ms) than it was the last renewal of a replayed copy may seem: its sender's clock is
@@ -413,11 +408,11 @@ func (v *View) Seizes(origin Origin, op Op) (what string, always bool) {
 		switch life, edit = op.Life, op.Edit; {
 		case !live && op.Owner == Here:
 			what, always = "to enter an instance as this datacenter's own", true
-		case live && v.Lives(l) && newEncounter(origin, l, op).incomingNewer():
+		case live && v.lives(l) && newEncounter(origin, l, op).incomingNewer():
 			what = "to change a living instance of this datacenter"
 		}
 	case Remove:
-		if life = op.Life; live && v.Lives(l) && op.Kind == Canceled && compareVersion(l, life, op.LastDirty) <= 0 {
+		if life = op.Life; live && v.lives(l) && op.Kind == Canceled && compareVersion(l, life, op.LastDirty) <= 0 {
 			what = "to remove a living instance of this datacenter"
 		}
 	case Renew:
@@ -429,8 +424,8 @@ func (v *View) Seizes(origin Origin, op Op) (what string, always bool) {
 	return what, always
 }
 
-// Lives reports whether a lease belongs to this datacenter and has not ended, going by its own clients' renewals.
-func (v *View) Lives(l *Lease) bool {
+// lives reports whether a lease belongs to this datacenter and has not ended, going by its own clients' renewals.
+func (v *View) lives(l *Lease) bool {
 	return v.servers.lives(l, v.tables.renewals, v.stamp.Lease, v.graces, v.settings.DoubledLease)
 }
 

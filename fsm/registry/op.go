@@ -88,7 +88,7 @@ func (r *Result) Fields(c *codec.Codec) {
 		codec.Uint(c, &r.Index)
 	}
 	if has&2 != 0 {
-		r.Handle.Fields(c)
+		r.Handle.fields(c)
 	}
 	if has&4 != 0 {
 		c.Int(&r.Count)

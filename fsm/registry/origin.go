@@ -44,7 +44,7 @@ const (
 	RemoteDC
 )
 
-func (o *Origin) Fields(c *codec.Codec) {
+func (o *Origin) fields(c *codec.Codec) {
 	codec.Enum(c, &o.Kind, RemoteDC, "origin")
 	if o.Kind == RemoteDC {
 		c.Lasting(&o.DC)
@@ -68,7 +68,7 @@ type Handle struct {
 	Gen  uint64
 }
 
-func (h *Handle) Fields(c *codec.Codec) {
+func (h *Handle) fields(c *codec.Codec) {
 	c.Uint32(&h.Slot)
 	c.Uint64(&h.Gen)
 }

@@ -363,16 +363,14 @@ func (r *Registry) define(old, l *Lease) {
 	}
 }
 
-// due returns the slots of leases that have ended at now, and corrects the ends of leases that were renewed since
-// they were last looked at.
-func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEndsAt) }
-
 func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handles.leases[slot]) }
 
 // keepRenewal makes a failed attempt restore the last renewal and the history in a slot.
 func (r *Registry) keepRenewal(slot uint32) {
 	if r.undo != nil {
-		r.undo.Add(r.tables.renewals.edit(slot).keep())
+		e := r.tables.renewals.edit(slot)
+		v := e.values()
+		r.undo.Add(func() { e.set(v) })
 	}
 }
 

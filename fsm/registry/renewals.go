@@ -275,9 +275,3 @@ func (e *renewal) set(v renewalValues) {
 	}
 	e.generation.Store(v.generation)
 }
-
-// keep returns a function that restores the slot's present values.
-func (e *renewal) keep() (restore func()) {
-	v := e.values()
-	return func() { e.set(v) }
-}

@@ -292,7 +292,7 @@ func TestShareOfIsRoundedDown(t *testing.T) {
 		{0, 20, 0}, {Whole, 20, 20}, {850_000, 100_000_000, 85_000_000},
 	}
 	for _, tt := range tests {
-		expect.Equal(t, tt.share.Of(tt.n), tt.want, "%s of %d:", tt.share, tt.n)
+		expect.Equal(t, tt.share.of(tt.n), tt.want, "%s of %d:", tt.share, tt.n)
 	}
 }
 

@@ -119,8 +119,8 @@ const Whole Share = 1_000_000
 // DefaultSettings returns the settings that hold until a leader sets others. It reads them from the tags once.
 var DefaultSettings = sync.OnceValue(setting.Default[Settings])
 
-// Of returns the share of n, rounded down: upstream's (int) (n * renewalPercentThreshold).
-func (s Share) Of(n int) int { return int(uint64(n) * uint64(s) / uint64(Whole)) }
+// of returns the share of n, rounded down: upstream's (int) (n * renewalPercentThreshold).
+func (s Share) of(n int) int { return int(uint64(n) * uint64(s) / uint64(Whole)) }
 
 // String writes a share as a decimal fraction, such as 0.85.
 func (s Share) String() string {

@@ -67,10 +67,10 @@ func (f *Frozen) verifyLive(s LeaseState) error {
 		return errors.New("it is live and was removed")
 	case l.Registered == 0 || l.Registered > l.Changed:
 		return fmt.Errorf("registered at %d, after its last change at %d", l.Registered, l.Changed)
-	case l.Duration < MinDuration || l.Duration > MaxDuration:
-		return fmt.Errorf("duration %d s is not in %d to %d", l.Duration, MinDuration, MaxDuration)
-	case l.Interval < MinRenewalInterval || l.Interval > MaxRenewalInterval:
-		return fmt.Errorf("renewal interval %d s is not in %d to %d", l.Interval, MinRenewalInterval, MaxRenewalInterval)
+	case l.Duration < minDuration || l.Duration > maxDuration:
+		return fmt.Errorf("duration %d s is not in %d to %d", l.Duration, minDuration, maxDuration)
+	case l.Interval < minRenewalInterval || l.Interval > maxRenewalInterval:
+		return fmt.Errorf("renewal interval %d s is not in %d to %d", l.Interval, minRenewalInterval, maxRenewalInterval)
 	case s.Renewed.Lease > f.Clock.Lease:
 		return fmt.Errorf("renewed at %d, after the lease clock's %d", s.Renewed.Lease, f.Clock.Lease)
 	case l.BeganLease > l.StartedLease || l.StartedLease > s.Renewed.Lease:
@@ -131,7 +131,8 @@ func (f *Frozen) verifyIndexes() error {
 	if twice, ok := repeated(indexes); ok {
 		return fmt.Errorf("index %d is there twice", twice)
 	}
-	if newest := slices.Max(append(indexes, f.Pruned, f.Restored, f.Parts.newest())); newest > f.Index {
+	p := f.Parts
+	if newest := slices.Max(append(indexes, f.Pruned, f.Restored, p.Services, p.Nodes, p.Checks, p.LogicalServices, p.Logical)); newest > f.Index {
 		return fmt.Errorf("a change has index %d, but the last one given out is %d", newest, f.Index)
 	}
 	return nil
@@ -249,10 +250,30 @@ func verifyHistory(events []Event, now int64) error {
 
 // verifyKnown checks what is known about other servers.
 func (f *Frozen) verifyKnown() error {
-	return errors.Join(
-		verifyNames("link", f.Links), verifyNames("sender", f.Senders), verifyNames("peer", f.Peers),
-		f.verifyLinks(), f.verifySenders(), f.verifyPeers(),
-	)
+	err := errors.Join(verifyNames("link", f.Links), verifyNames("sender", f.Senders), verifyNames("peer", f.Peers))
+	if err != nil {
+		return err
+	}
+	now := f.Clock.Lease
+	for _, l := range f.Links {
+		if l.Since > l.LastContact || l.LastContact > now || l.Cut < 0 {
+			return fmt.Errorf("link %s: heard since %d, last at %d, cut after %d, at a lease clock of %d", l.DC, l.Since, l.LastContact, l.Cut, now)
+		}
+	}
+	for _, s := range f.Senders {
+		if s.Name == "" || s.LastMessage.Lease > now {
+			return fmt.Errorf("sender %q of %q: heard at %d, at a lease clock of %d", s.Name, s.DC, s.LastMessage.Lease, now)
+		}
+	}
+	for _, p := range f.Peers {
+		switch {
+		case p.Cursor > f.Index || !p.Known && p.Cursor > 0:
+			return fmt.Errorf("peer %s: cursor %d (known: %t), but the last change is %d", p.Name, p.Cursor, p.Known, f.Index)
+		case p.Since.Lease > now:
+			return fmt.Errorf("peer %s: paused or resumed at %d, at a lease clock of %d", p.Name, p.Since.Lease, now)
+		}
+	}
+	return nil
 }
 
 // verifyNames checks that a list has each name once, in ascending order.
@@ -263,36 +284,6 @@ func verifyNames[T named](what string, list []T) error {
 			return fmt.Errorf("%s %q after %q, want ascending names", what, entry.name(), before)
 		}
 		before = entry.name()
-	}
-	return nil
-}
-
-func (f *Frozen) verifyLinks() error {
-	for _, l := range f.Links {
-		if l.Since > l.LastContact || l.LastContact > f.Clock.Lease || l.Cut < 0 {
-			return fmt.Errorf("link %s: heard since %d, last at %d, cut after %d, at a lease clock of %d", l.DC, l.Since, l.LastContact, l.Cut, f.Clock.Lease)
-		}
-	}
-	return nil
-}
-
-func (f *Frozen) verifySenders() error {
-	for _, s := range f.Senders {
-		if s.Name == "" || s.LastMessage.Lease > f.Clock.Lease {
-			return fmt.Errorf("sender %q of %q: heard at %d, at a lease clock of %d", s.Name, s.DC, s.LastMessage.Lease, f.Clock.Lease)
-		}
-	}
-	return nil
-}
-
-func (f *Frozen) verifyPeers() error {
-	for _, p := range f.Peers {
-		switch {
-		case p.Cursor > f.Index || !p.Known && p.Cursor > 0:
-			return fmt.Errorf("peer %s: cursor %d (known: %t), but the last change is %d", p.Name, p.Cursor, p.Known, f.Index)
-		case p.Since.Lease > f.Clock.Lease:
-			return fmt.Errorf("peer %s: paused or resumed at %d, at a lease clock of %d", p.Name, p.Since.Lease, f.Clock.Lease)
-		}
 	}
 	return nil
 }

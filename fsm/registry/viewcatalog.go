@@ -12,8 +12,7 @@ import (
 // registered on it.
 func (v *View) Nodes() iter.Seq[*catalog.Node] { return v.tables.catalog.Nodes() }
 
-// NodesChangedAfter yields the registered nodes that changed after an Index, see catalog.Node.Changed, oldest
-// change first.
+// NodesChangedAfter yields the registered nodes that changed after an Index, oldest change first.
 func (v *View) NodesChangedAfter(after Index) iter.Seq[*catalog.Node] {
 	return v.tables.catalog.NodesChangedAfter(after)
 }
