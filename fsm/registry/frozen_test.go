@@ -91,15 +91,40 @@ func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
 	expect.That(t, app.Changed == 3, "changed at %d, want 3", app.Changed)
 }
 
+// lie is a change after which a frozen state contradicts itself, and what Thaw says about it.
+type lie struct {
+	name  string
+	spoil func(f *Frozen)
+	want  string
+}
+
+// refusesLies checks that Thaw accepts a true state and refuses each lie about it.
+func refusesLies(t *testing.T, truth func(g *rig), lies []lie) {
+	t.Helper()
+	for _, l := range lies {
+		t.Run(l.name, func(t *testing.T) {
+			g := newRig(t)
+			truth(g)
+			f := g.Freeze()
+			need.OKf(t, expect.Err(Thaw(f)), "the true state")
+			l.spoil(&f)
+			expect.ErrorSays(t, expect.Err(Thaw(f)), l.want, "got")
+		})
+	}
+}
+
+// aboutLease returns a lie about one of the leases.
+func aboutLease(at int, change func(l *Lease)) func(f *Frozen) {
+	return func(f *Frozen) {
+		l := *f.Leases[at].Lease
+		change(&l)
+		f.Leases[at].Lease = &l
+	}
+}
+
 // Each inconsistency that a snapshot can have, alone.
 func TestThawRefusesAnInconsistentState(t *testing.T) {
-	lease := func(change func(l *Lease)) func(f *Frozen) {
-		return func(f *Frozen) {
-			l := *f.Leases[1].Lease
-			change(&l)
-			f.Leases[1].Lease = &l
-		}
-	}
+	lease := func(change func(l *Lease)) func(f *Frozen) { return aboutLease(1, change) }
 	record := func(at int, change func(m *Removal, l *Lease)) func(f *Frozen) {
 		return func(f *Frozen) {
 			l := *f.Removals[at].Lease
@@ -115,11 +140,14 @@ func TestThawRefusesAnInconsistentState(t *testing.T) {
 		i.App, i.InstanceID = key.App, key.ID
 		l.Instance = &i
 	}
-	tests := []struct {
-		name  string
-		spoil func(f *Frozen)
-		want  string
-	}{
+	refusesLies(t, func(g *rig) {
+		for _, key := range []Key{orders1, orders2, {App: "USERS", ID: "1"}, {App: "USERS", ID: "2"}} {
+			g.register(instance(key, Up, 100))
+		}
+		g.client(Cancel{Key{App: "USERS", ID: "1"}})
+		g.client(Cancel{Key{App: "USERS", ID: "2"}})
+		g.in(PreservationHeld)
+	}, []lie{
 		{"slot outside the table", lease(func(l *Lease) { l.Handle.Slot = 9 }), "slot 1 is not there once"},
 		{"slot twice", lease(func(l *Lease) { l.Handle.Slot = 0 }), "slot 1 is not there once"},
 		{"free slot in use", func(f *Frozen) { f.Free[0] = 1 }, "slot 2 is not there once"},
@@ -161,22 +189,7 @@ func TestThawRefusesAnInconsistentState(t *testing.T) {
 		{"minute before the first", func(f *Frozen) { f.Expectation.Minute = -1 }, "in minute -1"},
 		{"update that does not come", func(f *Frozen) { f.Expectation.NextUpdate = 901_001 }, "updated at 901001"},
 		{"recent queue", func(f *Frozen) { f.Canceled = make([]Recent, 1001) }, "1001 entries"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			for _, key := range []Key{orders1, orders2, {App: "USERS", ID: "1"}, {App: "USERS", ID: "2"}} {
-				g.register(instance(key, Up, 100))
-			}
-			g.client(Cancel{Key{App: "USERS", ID: "1"}})
-			g.client(Cancel{Key{App: "USERS", ID: "2"}})
-			g.in(PreservationHeld)
-			f := g.Freeze()
-			need.OKf(t, expect.Err(Thaw(f)), "the true state")
-			tt.spoil(&f)
-			expect.ErrorSays(t, expect.Err(Thaw(f)), tt.want, "got")
-		})
-	}
+	})
 }
 
 func TestHandleGenerationsContinueBeyond32Bits(t *testing.T) {
@@ -194,13 +207,7 @@ func TestHandleGenerationsContinueBeyond32Bits(t *testing.T) {
 }
 
 func TestThawRefusesInconsistentActsAndHistories(t *testing.T) {
-	lease := func(change func(l *Lease)) func(f *Frozen) {
-		return func(f *Frozen) {
-			l := *f.Leases[0].Lease
-			change(&l)
-			f.Leases[0].Lease = &l
-		}
-	}
+	lease := func(change func(l *Lease)) func(f *Frozen) { return aboutLease(0, change) }
 	override := func(change func(o *Override)) func(f *Frozen) {
 		return lease(func(l *Lease) {
 			o := *l.Override
@@ -218,11 +225,14 @@ func TestThawRefusesInconsistentActsAndHistories(t *testing.T) {
 	lived := func(event int, change func(*Event)) func(*Frozen) {
 		return func(f *Frozen) { f.Leases[0].History = spoilt(f.Leases[0].History, event, change) }
 	}
-	tests := []struct {
-		name  string
-		spoil func(f *Frozen)
-		want  string
-	}{
+	refusesLies(t, func(g *rig) {
+		g.register(instance(orders1, Up, 100))
+		g.client(SetOverride{Key: orders1, Status: OutOfService, For: 5000})
+		g.client(Quarantine{Key: orders1, For: 5000})
+		g.register(instance(orders2, Up, 100))
+		g.client(Cancel{orders2})
+		g.register(instance(Key{App: "USERS", ID: "1"}, Up, 100))
+	}, []lie{
 		{"no override", lease(func(l *Lease) { l.Instance = l.Instance.with(Up, Unknown, 100) }), "override that it does not have"},
 		{"overridden never", override(func(o *Override) { o.Set = 0 }), "overridden at 0"},
 		{"overridden later", override(func(o *Override) { o.Set = 9 }), "overridden at 9"},
@@ -245,21 +255,7 @@ func TestThawRefusesInconsistentActsAndHistories(t *testing.T) {
 		{"event of one that is gone", func(f *Frozen) {
 			f.Removals[0].History = spoilt(f.Removals[0].History, 0, func(e *Event) { e.Times = 0 })
 		}, "removal of ORDERS/orders-2"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			g := withOrders(t)
-			g.client(SetOverride{Key: orders1, Status: OutOfService, For: 5000})
-			g.client(Quarantine{Key: orders1, For: 5000})
-			g.register(instance(orders2, Up, 100))
-			g.client(Cancel{orders2})
-			g.register(instance(Key{App: "USERS", ID: "1"}, Up, 100))
-			f := g.Freeze()
-			need.OKf(t, expect.Err(Thaw(f)), "the true state")
-			tt.spoil(&f)
-			expect.ErrorSays(t, expect.Err(Thaw(f)), tt.want, "got")
-		})
-	}
+	})
 }
 
 // spoilt returns a history with one event changed.

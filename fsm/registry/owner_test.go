@@ -429,11 +429,12 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 }
 
 func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
-	tests := []struct {
-		name  string
-		spoil func(f *Frozen)
-		want  string
-	}{
+	refusesLies(t, func(g *rig) {
+		g.register(instance(orders1, Up, 100))
+		g.contactDC2()
+		g.apply(FromEureka, Contact{DC: "eureka", Sender: "n2", Cut: 1})
+		g.client(AckPeer{"dc2", 1})
+	}, []lie{
 		{"link without a name", func(f *Frozen) { f.Links[0].DC = "" }, `link "" after ""`},
 		{"links' order", func(f *Frozen) { f.Links[0].DC = "x" }, `link "eureka" after "x"`},
 		{"link twice", func(f *Frozen) { f.Links[0].DC = "eureka" }, `link "eureka" after "eureka"`},
@@ -445,27 +446,10 @@ func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
 		{"cursor ahead", func(f *Frozen) { f.Peers[0].Cursor = 2 }, "cursor 2"},
 		{"cursor that is none", func(f *Frozen) { f.Peers[0].Known = false }, "known: false"},
 		{"paused in the future", func(f *Frozen) { f.Peers[0].Since.Lease = 1001 }, "resumed at 1001"},
-		{"told later than changed", func(f *Frozen) {
-			l := *f.Leases[0].Lease
-			l.ByRemote = 2
-			f.Leases[0].Lease = &l
-		}, "a part of it changed at 2"},
+		{"told later than changed", aboutLease(0, func(l *Lease) { l.ByRemote = 2 }), "a part of it changed at 2"},
 		{"renewed by a client later", func(f *Frozen) { f.Leases[0].Client = 1001 }, "a client or a replicator renewed it at 1001"},
 		{"renewed elsewhere later", func(f *Frozen) { f.Leases[0].Remote = 1001 }, "a client or a replicator renewed it at 1001"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			g := withOrders(t)
-			g.contactDC2()
-			g.apply(FromEureka, Contact{DC: "eureka", Sender: "n2", Cut: 1})
-			g.client(AckPeer{"dc2", 1})
-			thawed, err := Thaw(g.Freeze())
-			need.OKf(t, err, "the true state")
-			f := thawed.Freeze()
-			tt.spoil(&f)
-			expect.ErrorSays(t, expect.Err(Thaw(f)), tt.want, "got")
-		})
-	}
+	})
 }
 
 // doubting returns dc1 with orders-1, renewed a second before its clock stood still for an unknown time.
