@@ -158,26 +158,6 @@ func TestMachineGivesCoordinationTheTimeOfTheRegistry(t *testing.T) {
 	expect.That(t, n.m.KV().Lease() == n.stamp.Lease, "the lease clock is at %d after a tick, want %d", n.m.KV().Lease(), n.stamp.Lease)
 }
 
-func TestMachineEndsSessionsAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
-	n := newNode(t)
-	n.write(registry.Register{Instance: instance("ORDERS", "1")})
-	epoch := n.establish()
-	n.writeKV(kv.CreateSession{ID: "s1", TTL: 5000, LockDelay: 1_000_000_000}, heldKey)
-	expect.Slice(t, n.m.KVDue(n.stamp.Lease+4000, 10), nil, "due after 4 s:")
-	n.stamp.Lease += 6000
-	n.apply()
-	due := n.m.KVDue(n.stamp.Lease, 10)
-	want := kv.ExpireSession{Epoch: epoch, ID: "s1", Created: 3, RenewedAt: 1000}
-	need.That(t, len(due) == 1 && due[0] == want, "due: %+v, want %+v", due, want)
-	stale := want
-	stale.Epoch.Index--
-	r := n.writeKV(stale, due[0])
-	expect.That(t, !r[0].OK && r[1].OK, "got %+v, want the one of another epoch to be without effect", r)
-	if e, _ := n.m.KV().Get("k"); e.Session != "" || n.m.KV().Delayed("k") != n.stamp.Lease+1000 {
-		t.Errorf("key %+v, delayed until %d, want it free, and delayed by 1 s", e, n.m.KV().Delayed("k"))
-	}
-}
-
 func TestMachineNeedsTheClockWhileSomethingWaitsForIt(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -77,8 +77,7 @@ func checkApps(t *rapid.T, want, got *View) {
 }
 
 func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
-	g := withOrders(t)
-	g.register(instance(orders2, Up, 100))
+	g := withOrders(t, orders2)
 	g.client(Cancel{orders2})
 	for range 26 { // until the record of it is pruned
 		g.pass(maxLead)

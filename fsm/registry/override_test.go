@@ -534,8 +534,7 @@ func TestQuarantinedInstanceChangesItsApplication(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := withOrders(t)
-			g.register(instance(orders2, Up, 100))
+			g := withOrders(t, orders2)
 			g.client(Quarantine{Key: orders1, For: 60_000})
 			for _, op := range tt.ops {
 				g.client(op)

@@ -10,8 +10,7 @@ import (
 )
 
 func TestCancelRemovesOnce(t *testing.T) {
-	g := withOrders(t)
-	g.register(instance(orders2, Up, 100))
+	g := withOrders(t, orders2)
 	before := g.View()
 	g.pass(5000)
 	expect.Equal(t, g.peer(Cancel{orders1}), (Result{Index: 3}), "got")
@@ -90,8 +89,7 @@ func TestEvictIsFenced(t *testing.T) {
 
 // An eviction does what a cancel does: record, delta, queue and index, one for each lease.
 func TestEvictRecordsARemovalAsACancelDoes(t *testing.T) {
-	g := withOrders(t)
-	g.register(instance(orders2, Up, 100))
+	g := withOrders(t, orders2)
 	g.client(SetOverride{Key: orders1, Status: OutOfService})
 	g.register(instance(billing1, Up, 100))
 	g.pass(80_000)

@@ -56,10 +56,12 @@ func (g *rig) register(i *Instance) Result {
 	return res
 }
 
-// withOrders returns a rig where orders-1 is UP, registered at 100 by its client.
-func withOrders(t testing.TB) *rig {
+// withOrders returns a rig where orders-1 and then others are UP, registered at 100 by their clients.
+func withOrders(t testing.TB, others ...Key) *rig {
 	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
+	for _, key := range append([]Key{orders1}, others...) {
+		g.register(instance(key, Up, 100))
+	}
 	return g
 }
 

@@ -80,8 +80,7 @@ func TestHashCodeCountsByStatusInLexicographicOrder(t *testing.T) {
 }
 
 func TestViewDoesNotChange(t *testing.T) {
-	g := withOrders(t)
-	g.register(instance(orders2, Up, 100))
+	g := withOrders(t, orders2)
 	v := g.View()
 	app, _ := v.App("ORDERS")
 	stamp, first := v.Stamp(), g.lease(orders1)
@@ -377,8 +376,7 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 }
 
 func TestComparableYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
-	g := withOrders(t)
-	g.register(instance(orders2, Up, 100))
+	g := withOrders(t, orders2)
 	g.client(Quarantine{Key: orders2, For: 600_000})
 	g.apply(fromDC2, Register{instance(billing1, Up, 100)})
 	agreed := func(all bool, owner string) []Key { return keysOf(g.View().Comparable(g.now.Lease, all, owner)) }
@@ -418,8 +416,7 @@ func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := withOrders(t)
-			g.register(instance(orders2, Up, 100))
+			g := withOrders(t, orders2)
 			g.client(Renew{Key: orders2})
 			after := g.View().NewestBeat()
 			g.pass(2000)
