@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/client/internal/list"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
@@ -75,14 +75,17 @@ func (c DiscoveryConfig) Validate() error {
 // server can be reached. Safe for concurrent use.
 type Discovery struct {
 	client  *Client
-	app     string // upper case; "" means all
-	keeper  *list.Keeper
-	list    atomic.Pointer[Snapshot] // the list that the keeper published last
+	config  DiscoveryConfig // with its defaults
+	app     string          // upper case; "" means all
+	list    atomic.Pointer[Snapshot]
+	ready   chan struct{} // closed when there is a list
 	quit    context.CancelFunc
 	stopped chan struct{} // closed when its goroutines have ended, except those of subscribers
 
 	mu          sync.Mutex
-	closed      bool // no further subscriber is added
+	status      DiscoveryStatus // without Age
+	asOf        time.Time       // when the list was known to be up to date; zero before the first list
+	closed      bool            // no further subscriber is added
 	subscribers map[*subscriber]struct{}
 }
 
@@ -92,19 +95,7 @@ func (c *Client) StartDiscovery(config DiscoveryConfig) (*Discovery, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("start a discovery: %w", err)
 	}
-	d := &Discovery{
-		client:      c,
-		app:         strings.ToUpper(config.App),
-		stopped:     make(chan struct{}),
-		subscribers: make(map[*subscriber]struct{}),
-	}
-	d.list.Store(new(Snapshot))
-	d.keeper = list.NewKeeper(list.Config{
-		Cluster: c.cluster, Log: c.log, Metrics: c.metrics.lists,
-		App: d.app, Watch: config.Mode == RefreshAuto, Deltas: config.Mode != RefreshFull,
-		Interval: cmp.Or(config.Interval, DefaultRefreshInterval), Guard: config.Guard.withDefaults(), File: config.File,
-		Publish: d.publish,
-	})
+	d := newDiscovery(c, config)
 	ctx, quit := context.WithCancel(c.cluster.Life())
 	d.quit = quit
 	if err := c.adopt(d); err != nil {
@@ -116,21 +107,63 @@ func (c *Client) StartDiscovery(config DiscoveryConfig) (*Discovery, error) {
 	}
 	go func() {
 		defer close(d.stopped)
-		d.keeper.Run(ctx)
+		d.run(ctx)
 	}()
 	return d, nil
+}
+
+func newDiscovery(c *Client, config DiscoveryConfig) *Discovery {
+	config.Interval, config.Guard = cmp.Or(config.Interval, DefaultRefreshInterval), config.Guard.withDefaults()
+	d := &Discovery{
+		client:      c,
+		config:      config,
+		app:         strings.ToUpper(config.App),
+		ready:       make(chan struct{}),
+		stopped:     make(chan struct{}),
+		status:      DiscoveryStatus{Source: SourceNone},
+		subscribers: make(map[*subscriber]struct{}),
+	}
+	d.list.Store(new(Snapshot))
+	return d
+}
+
+// run keeps the list, and its file, until ctx ends.
+func (d *Discovery) run(ctx context.Context) {
+	r := newRefresher(d)
+	if d.config.File == "" {
+		r.run(ctx)
+		return
+	}
+	r.file = &saver{
+		discovery: d, disk: lastKnown{path: d.config.File}, wake: make(chan struct{}, 1),
+		outage: wait.Outage{Log: d.client.log},
+	}
+	switch list, asOf, err := r.file.disk.load(d.app); {
+	case err == nil:
+		r.file.saved, r.file.asOf = list, asOf
+		r.publish(list)
+		r.recordSource(SourceFile, "", asOf)
+	case !errors.Is(err, fs.ErrNotExist):
+		d.client.log.Warn("the list of instances on disk cannot be used, starting without one", "app", d.app, "err", err)
+	}
+	saving, done := context.WithCancel(context.Background())
+	var g sync.WaitGroup
+	g.Go(func() { r.file.run(saving) })
+	r.run(ctx)
+	done()
+	g.Wait()
 }
 
 // Ready waits until there is a list, from a server or from DiscoveryConfig.File. The error is ErrClosed, or the
 // reason why ctx ended together with the last failure.
 func (d *Discovery) Ready(ctx context.Context) error {
 	select {
-	case <-d.keeper.Ready():
+	case <-d.ready:
 	case <-d.stopped:
 	case <-ctx.Done():
 	}
 	switch {
-	case wait.Closed(d.keeper.Ready()):
+	case wait.Closed(d.ready):
 		return nil
 	case wait.Closed(d.stopped):
 		return ErrClosed
@@ -167,13 +200,25 @@ type DiscoveryStatus struct {
 	Err    error         // why the last refresh failed; nil if it succeeded
 }
 
-// sources are the names of a list's sources.
-var sources = [...]string{list.None: SourceNone, list.File: SourceFile, list.Fetch: SourceFetch, list.Watch: SourceWatch}
-
 // Status returns its current state.
 func (d *Discovery) Status() DiscoveryStatus {
-	s := d.keeper.Status()
-	return DiscoveryStatus{Source: sources[s.Source], Server: s.Server, Index: s.Index, Age: s.Age, Held: s.Held, Err: s.Err}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	status := d.status
+	if !d.asOf.IsZero() {
+		status.Age = max(0, time.Since(d.asOf)) // a file may come from a clock that was ahead
+	}
+	return status
+}
+
+// dated returns the list and when it was up to date, or nil before there is one.
+func (d *Discovery) dated() (*Snapshot, time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asOf.IsZero() {
+		return nil, time.Time{}
+	}
+	return d.list.Load(), d.asOf
 }
 
 // OnChange calls each after every change of the list, with the list before and after it, in order, from one
@@ -226,11 +271,8 @@ func (s *subscriber) run(ctx context.Context, list func() *Snapshot) {
 	}
 }
 
-// publish makes a list the current one, and wakes the subscribers.
-func (d *Discovery) publish(l *list.List) {
-	d.list.Store(&Snapshot{*l})
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// wakeSubscribers has the subscribers compare the list with the one that they know. The caller holds mu.
+func (d *Discovery) wakeSubscribers() {
 	for s := range d.subscribers {
 		select {
 		case s.wake <- struct{}{}:

@@ -375,7 +375,7 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 			s.wantRequests(t, "meanwhile", tc.asked)
 			pass(DefaultRefreshInterval)
 			s.wantRequests(t, "after that", tc.after)
-			guarded := testutil.ToFloat64(d.client.metrics.lists.Guarded)
+			guarded := testutil.ToFloat64(d.client.metrics.guarded)
 			expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
 		})
 	}

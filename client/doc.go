@@ -2,16 +2,17 @@
 //
 //	errors.go, documents.go, instance.go    what callers compare, get and register
 //	client.go, lifecycle.go, metrics.go     a Client, the parts that it ends, and its numbers
-//	tokenfile.go, auth.go                   the token that it sends; roles, tokens and the audit
+//	auth.go                                 the token that it sends; roles, tokens and the audit
 //	eureka.go, operator.go, drain.go        calls about instances, for services and for operators
 //	registration.go, registrationstate.go   a Registration, and what it knows of its instance
-//	heartbeat.go, replicator.go             its two loops
-//	deregister.go                           its end
-//	snapshot.go, guard.go, discovery.go     a Discovery, whose list package internal/list keeps
-//	watch.go                                a Watch, whose stream package internal/list reads
-//	sessions.go, keeper.go, keptsession.go  sessions, and how one is kept
+//	heartbeat.go, replicator.go             its two loops, and its end
+//	snapshot.go, guard.go                   a list at one moment, and what a full response must not take from it
+//	discovery.go, refresh.go                a Discovery: its list, and how it is kept up to date
+//	listfile.go                             its last list on disk
+//	watch.go                                a Watch, and the stream of changes of one server
+//	sessions.go, keeper.go                  sessions, and how one is kept
 //	kv.go, permits.go                       keys; locks and semaphores as they are
-//	held.go, queue.go, lock.go              a lock that is held, its place in the queue, and elections
+//	lock.go                                 a lock that is held, its place in the queue, and elections
 //
 // Calls go through package internal/transport; waits and pauses through internal/wait.
 

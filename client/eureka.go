@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 
-	"github.com/seed-20419f34/rollcall/client/internal/list"
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
@@ -76,7 +76,7 @@ type App struct {
 // lease only the instance and the times that the protocol shows are set. Each call asks a server; StartDiscovery
 // keeps the list in memory.
 func (c *Client) Apps(ctx context.Context) ([]App, error) {
-	_, leases, err := list.FetchAll(ctx, c.cluster)
+	_, leases, err := fetchAll(ctx, c.cluster)
 	var apps []App
 	for _, l := range leases {
 		if n := len(apps); n == 0 || apps[n-1].Name != l.Instance.App {
@@ -91,11 +91,40 @@ func (c *Client) Apps(ctx context.Context) ([]App, error) {
 // Instances returns the instances of one application, sorted by id; none if the application does not exist. In each
 // lease only the instance and the times that the protocol shows are set.
 func (c *Client) Instances(ctx context.Context, app string) ([]*registry.Lease, error) {
-	_, leases, err := list.FetchApp(ctx, c.cluster, app)
+	_, leases, err := fetchApp(ctx, c.cluster, app)
 	return leases, err
 }
 
 // ofInstance returns a call of Eureka's API about one instance.
 func ofInstance(method string, key registry.Key, resource ...string) *transport.Call {
 	return transport.EurekaInstance(method, key, resource...).Or(ErrNotRegistered)
+}
+
+// fetchAll fetches the instances of all applications.
+func fetchAll(ctx context.Context, c *transport.Cluster) (transport.Response, []*registry.Lease, error) {
+	resp, err := c.Perform(ctx, c.Reading(transport.Eureka(http.MethodGet, "apps")), "read the registry")
+	if err != nil {
+		return resp, nil, err
+	}
+	document, err := eureka.DecodeApplications(resp.Body)
+	if err != nil {
+		return resp, nil, fmt.Errorf("registry as %s shows it: %w", resp.Server, err)
+	}
+	return resp, document.Leases, nil
+}
+
+// fetchApp fetches the instances of one application. It returns none if the application does not exist.
+func fetchApp(ctx context.Context, c *transport.Cluster, app string) (transport.Response, []*registry.Lease, error) {
+	resp, err := c.Perform(ctx, c.Reading(transport.Eureka(http.MethodGet, "apps", app)), "read %s", app)
+	switch {
+	case resp.Status == http.StatusNotFound:
+		return resp, nil, nil
+	case err != nil:
+		return resp, nil, err
+	}
+	leases, err := eureka.DecodeApplication(resp.Body)
+	if err != nil {
+		return resp, nil, fmt.Errorf("%s as %s shows it: %w", app, resp.Server, err)
+	}
+	return resp, leases, nil
 }

@@ -6,15 +6,14 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/seed-20419f34/rollcall/client/internal/list"
 )
 
 // metrics are the client's numbers. They count whether or not they are read.
 type metrics struct {
 	registerer    prometheus.Registerer  // nil if they are not read
 	tries         []prometheus.Collector // of the transport
-	lists         *list.Metrics
+	refreshes     *prometheus.CounterVec // of lists, by kind (full, delta, watch) and outcome (ok, failed, mismatch)
+	guarded       prometheus.Counter     // full responses that the guard did not believe
 	gaugers       func() []gauger        // returns the parts that currently have gauges
 	heartbeats    *prometheus.CounterVec // by outcome: ok, not_found, failed
 	registrations *prometheus.CounterVec // by reason (first, not_found, changed) and outcome (ok, failed)
@@ -44,9 +43,12 @@ func newMetrics(r prometheus.Registerer, tries []prometheus.Collector, gaugers f
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_client_" + name, Help: help}, labels)
 	}
 	m := &metrics{
-		registerer:    r,
-		tries:         tries,
-		lists:         list.NewMetrics(),
+		registerer: r,
+		tries:      tries,
+		refreshes:  counter("refreshes_total", "Refreshes of the list of instances, by kind and outcome.", "kind", "outcome"),
+		guarded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_client_guarded_lists_total", Help: "Full answers that lacked too many instances to be taken at their word.",
+		}),
 		gaugers:       gaugers,
 		heartbeats:    counter("heartbeats_total", "Renewals sent, by outcome.", "outcome"),
 		registrations: counter("registrations_total", "Registrations sent, by reason and outcome.", "reason", "outcome"),
@@ -64,6 +66,11 @@ func newMetrics(r prometheus.Registerer, tries []prometheus.Collector, gaugers f
 			m.registrations.WithLabelValues(reason, outcome)
 		}
 	}
+	for _, kind := range []string{"full", "delta", "watch"} {
+		m.refreshes.WithLabelValues(kind, "ok")
+		m.refreshes.WithLabelValues(kind, "failed")
+	}
+	m.refreshes.WithLabelValues("delta", "mismatch")
 	for _, kind := range []string{"session", "lock", "semaphore"} {
 		m.lost.WithLabelValues(kind)
 	}
@@ -83,8 +90,8 @@ func (m *metrics) close() {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	own := []prometheus.Collector{m.heartbeats, m.registrations, m.limited, m.lost}
-	return slices.Concat(own, m.tries, m.lists.Collectors())
+	own := []prometheus.Collector{m.heartbeats, m.registrations, m.limited, m.lost, m.refreshes, m.guarded}
+	return slices.Concat(own, m.tries)
 }
 
 // Describe implements prometheus.Collector.

@@ -337,3 +337,24 @@ func TestWatchEndsWithItsContextAndWithItsClient(t *testing.T) {
 		})
 	}
 }
+
+func TestStreamIsIdleOncePerReadNotPerEvent(t *testing.T) {
+	const changes = 1000
+	var text strings.Builder
+	text.WriteString("event: start\nid: e-1\ndata: {\"index\":\"e-1\"}\n\n")
+	for n := range changes {
+		fmt.Fprintf(&text, "event: change\nid: e-%[1]d\ndata: {\"index\":\"e-%[1]d\",\"action\":\"DELETED\",\"app\":\"ORDERS\",\"id\":\"o%[1]d\"}\n\n", n+2)
+	}
+	c := clientOf(t, fake.Servers{"a": fake.Always(200, text.String())}, "a").cluster
+	events, lots, last := 0, 0, 0
+	w := &changeStream{cluster: c, each: func(WatchEvent) error { events++; return nil }, idle: func() {
+		if events != last {
+			lots++
+		}
+		last = events
+	}}
+	_ = w.follow(t.Context(), c.Known()[0]) // it ends with the text
+	most := text.Len()/fetchSSE + 2
+	expect.That(t, events == changes+1 && last == events && lots <= most,
+		"%d events in %d lots, the last one after %d, want %d in %d at most", events, lots, last, changes+1, most)
+}

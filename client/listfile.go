@@ -1,4 +1,4 @@
-package list
+package client
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 // lastKnownVersion is the version of the file's format.
 const lastKnownVersion = 1
 
-// lastKnown is the last list on disk, opt-in by Config.File: Eureka's JSON (the response to GET apps) and the time
-// when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole, by a rename. Format:
+// lastKnown is the last list on disk, opt-in by DiscoveryConfig.File: Eureka's JSON (the response to GET apps) and the
+// time when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole, by a rename. Format:
 // docs/reference/formats/client-list.md.
 type lastKnown struct {
 	path string
@@ -36,7 +36,7 @@ type lastKnownFile struct {
 }
 
 // save replaces the file. app is the application that the list covers; "" means all.
-func (f lastKnown) save(app string, s *List, upToDate time.Time) error {
+func (f lastKnown) save(app string, s *Snapshot, upToDate time.Time) error {
 	text, err := encodeLastKnown(strings.ToUpper(app), s, upToDate)
 	if err == nil {
 		err = replaceFile(f.path, text)
@@ -47,7 +47,7 @@ func (f lastKnown) save(app string, s *List, upToDate time.Time) error {
 	return nil
 }
 
-func encodeLastKnown(app string, s *List, upToDate time.Time) ([]byte, error) {
+func encodeLastKnown(app string, s *Snapshot, upToDate time.Time) ([]byte, error) {
 	text, err := json.Marshal(lastKnownFile{
 		Version: lastKnownVersion, App: app, UpToDate: upToDate.UnixMilli(),
 		List: eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, s.HashCode(), leasesOf(s)),
@@ -56,7 +56,7 @@ func encodeLastKnown(app string, s *List, upToDate time.Time) ([]byte, error) {
 }
 
 // leasesOf yields the instances of a list as Eureka's documents show them.
-func leasesOf(s *List) iter.Seq[*registry.Lease] {
+func leasesOf(s *Snapshot) iter.Seq[*registry.Lease] {
 	return func(yield func(*registry.Lease) bool) {
 		for i := range s.All() {
 			if !yield(&registry.Lease{Instance: i, Interval: i.RenewalInterval, Duration: i.Duration}) {
@@ -69,7 +69,7 @@ func leasesOf(s *List) iter.Seq[*registry.Lease] {
 // load reads the file. It returns fs.ErrNotExist before the first save. Any other error names the file and what is
 // wrong with it (damaged, of another application, of a newer version). A time in the future, as after a clock was set
 // back, counts as now.
-func (f lastKnown) load(app string) (s *List, upToDate time.Time, err error) {
+func (f lastKnown) load(app string) (s *Snapshot, upToDate time.Time, err error) {
 	text, err := os.ReadFile(f.path)
 	if err == nil {
 		s, upToDate, err = readLastKnown(text, strings.ToUpper(app))
@@ -83,7 +83,7 @@ func (f lastKnown) load(app string) (s *List, upToDate time.Time, err error) {
 	return s, upToDate, nil
 }
 
-func readLastKnown(text []byte, app string) (*List, time.Time, error) {
+func readLastKnown(text []byte, app string) (*Snapshot, time.Time, error) {
 	file, err := decodeLastKnown(text)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -123,12 +123,12 @@ func decodeLastKnown(text []byte) (file lastKnownFile, err error) {
 }
 
 // decodeList reads Eureka's document of applications, whose hash must match.
-func decodeList(document []byte) (*List, error) {
+func decodeList(document []byte) (*Snapshot, error) {
 	apps, err := eureka.DecodeApplications(document)
 	if err != nil {
 		return nil, err
 	}
-	edit := new(List).edit()
+	edit := new(Snapshot).edit()
 	for _, l := range apps.Leases {
 		edit.set(l.Instance)
 	}
@@ -147,14 +147,14 @@ func named(app string) string {
 	return "application " + app
 }
 
-// saver keeps a Keeper's list on disk, by a goroutine of its own: no refresh waits for a slow disk.
+// saver keeps a Discovery's list on disk, by a goroutine of its own: no refresh waits for a slow disk.
 type saver struct {
-	keeper *Keeper
-	disk   lastKnown
-	wake   chan struct{} // the list may have changed
+	discovery *Discovery
+	disk      lastKnown
+	wake      chan struct{} // the list may have changed
 
 	// Owned by the goroutine.
-	saved  *List     // the list on disk; nil if there is none, or an unusable one
+	saved  *Snapshot // the list on disk; nil if there is none, or an unusable one
 	asOf   time.Time // of the list on disk
 	outage wait.Outage
 }
@@ -172,23 +172,23 @@ func (f *saver) run(ctx context.Context) {
 	for alive := true; alive; {
 		select {
 		case <-f.wake:
-			list, asOf := f.keeper.dated()
+			list, asOf := f.discovery.dated()
 			if list != f.saved {
 				f.save(list, asOf)
 			}
-			alive = wait.For(ctx, f.keeper.config.Interval)
+			alive = wait.For(ctx, f.discovery.config.Interval)
 		case <-ctx.Done():
 			alive = false
 		}
 	}
-	if list, asOf := f.keeper.dated(); list != f.saved || asOf.After(f.asOf) {
+	if list, asOf := f.discovery.dated(); list != f.saved || asOf.After(f.asOf) {
 		f.save(list, asOf)
 	}
 }
 
 // save replaces the file. After a failure it tries again an interval later.
-func (f *saver) save(list *List, asOf time.Time) {
-	app := f.keeper.config.App
+func (f *saver) save(list *Snapshot, asOf time.Time) {
+	app := f.discovery.app
 	err := f.disk.save(app, list, asOf)
 	f.outage.Report(err, "the list of instances cannot be saved, trying again",
 		"the list of instances is saved again", "app", app, "file", f.disk.path)

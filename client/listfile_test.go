@@ -1,13 +1,10 @@
-package list
+package client
 
 import (
 	"bytes"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -34,7 +31,7 @@ const lastKnownGolden = "testdata/client-list-v1.json"
 var savedAt = time.UnixMilli(1767225600123)
 
 // savedList has everything that instances can have.
-func savedList() *List {
+func savedList() *Snapshot {
 	return listOf(
 		listed("LEDGER", "ledger-1", withStatus(registry.OutOfService), func(i *registry.Instance) { i.Overridden = registry.OutOfService }),
 		listed("ORDERS", "orders-1", withVIPs("orders,orders-v2", "orders-s"), func(i *registry.Instance) {
@@ -62,7 +59,7 @@ func (f lastKnown) written(t testing.TB, content string) lastKnown {
 	return f
 }
 
-func (f lastKnown) saved(t testing.TB, app string, s *List, upToDate time.Time) lastKnown {
+func (f lastKnown) saved(t testing.TB, app string, s *Snapshot, upToDate time.Time) lastKnown {
 	t.Helper()
 	need.OK(t, f.save(app, s, upToDate))
 	return f
@@ -73,7 +70,7 @@ func (f lastKnown) content(t testing.TB) string {
 	return string(need.Got(os.ReadFile(f.path))(t))
 }
 
-func checkLoads(t *testing.T, f lastKnown, app string, want *List, wantTime time.Time) {
+func checkLoads(t *testing.T, f lastKnown, app string, want *Snapshot, wantTime time.Time) {
 	t.Helper()
 	got, upToDate, err := f.load(app)
 	need.OK(t, err)
@@ -90,8 +87,8 @@ func TestLastKnownListIsLoadedAsItWasSaved(t *testing.T) {
 	f := newLastKnown(t).saved(t, "", savedList(), savedAt.Add(999*time.Microsecond))
 	checkLoads(t, f, "", savedList(), savedAt)
 
-	f.saved(t, "", new(List), savedAt.Add(time.Second))
-	checkLoads(t, f, "", new(List), savedAt.Add(time.Second))
+	f.saved(t, "", new(Snapshot), savedAt.Add(time.Second))
+	checkLoads(t, f, "", new(Snapshot), savedAt.Add(time.Second))
 
 	f.saved(t, "orders", listOf(listed("ORDERS", "1")), savedAt)
 	checkLoads(t, f, "Orders", listOf(listed("ORDERS", "1")), savedAt)
@@ -142,7 +139,7 @@ func TestLastKnownListIsReplacedAsAWhole(t *testing.T) {
 	old := need.Got(os.Open(f.path))(t)
 	defer old.Close()
 	before := f.content(t)
-	f.saved(t, "", new(List), savedAt)
+	f.saved(t, "", new(Snapshot), savedAt)
 	var kept bytes.Buffer
 	need.Got(kept.ReadFrom(old))(t)
 	expect.That(t, kept.String() == before, "the file was written over: a crash in the middle would leave half a list")
@@ -210,7 +207,7 @@ func FuzzLoadLastKnown(f *testing.F) {
 	}
 	f.Add(`{"version":2}`)
 	f.Add(`{"version":1,"app":"","up_to_date":1,"list":{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}}`)
-	save := func(t *testing.T, s *List, upToDate time.Time) string {
+	save := func(t *testing.T, s *Snapshot, upToDate time.Time) string {
 		text, err := encodeLastKnown("", s, upToDate)
 		need.OKf(t, err, "what was loaded cannot be saved")
 		return string(text)
@@ -229,34 +226,6 @@ func FuzzLoadLastKnown(f *testing.F) {
 		need.Equal(t, save(t, again, againUpToDate), once, "saved as\n%s\nthen as", once)
 	})
 }
-
-func orders(id string, status registry.Status) *registry.Instance {
-	return listed("ORDERS", id, withStatus(status))
-}
-
-func billing(id string) *registry.Instance { return listed("BILLING", id) }
-
-// words returns the instances of a list, such as "ORDERS/o1=UP".
-func words(l *List) string {
-	var all []string
-	for i := range l.All() {
-		all = append(all, fmt.Sprintf("%s=%s", i.Key(), i.Status))
-	}
-	return strings.Join(all, " ")
-}
-
-func responding(status int, body []byte) *transport.Cluster {
-	return transport.New(transport.Config{
-		Servers: []string{"http://a"}, Timeout: time.Second, Refused: func(transport.Refusal) error { return errors.New("refused") },
-		HTTPClient: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(body))}, nil
-		})},
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func deltaOf(version, hash string, changes ...*registry.Lease) []byte {
 	return eureka.AppendApplications(nil, eureka.Format{}, version, hash, slices.Values(changes))
@@ -313,7 +282,7 @@ func FuzzApplyDelta(f *testing.F) {
 		if status < 200 || status > 599 {
 			return
 		}
-		r := newRefresher(NewKeeper(Config{Cluster: responding(status, body), Interval: 1, Publish: func(*List) {}}))
+		r := newRefresher(newDiscovery(clientOf(t, fake.Servers{"a": fake.Always(status, string(body))}, "a"), DiscoveryConfig{}))
 		before := listOf(orders("o1", registry.Up), orders("o2", registry.Up))
 		r.list.Store(before)
 		a, document, err := r.getDelta(t.Context())
@@ -331,7 +300,7 @@ func FuzzApplyDelta(f *testing.F) {
 	})
 }
 
-func applyTwice(r *refresher, document *eureka.Applications) *List {
+func applyTwice(r *refresher, document *eureka.Applications) *Snapshot {
 	if document == nil {
 		return r.list.Load()
 	}

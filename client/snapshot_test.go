@@ -1,4 +1,4 @@
-package list
+package client
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -39,8 +38,8 @@ func withVIPs(vip, secure string) func(*registry.Instance) {
 	return func(i *registry.Instance) { i.VIP, i.SecureVIP = vip, secure }
 }
 
-func listOf(instances ...*registry.Instance) *List {
-	edit := new(List).edit()
+func listOf(instances ...*registry.Instance) *Snapshot {
+	edit := new(Snapshot).edit()
 	for _, i := range instances {
 		edit.set(i)
 	}
@@ -56,15 +55,15 @@ func keysOf(instances iter.Seq[*registry.Instance]) []string {
 }
 
 func TestZeroListIsEmpty(t *testing.T) {
-	var s List
+	var s Snapshot
 	if s.Len() != 0 || len(s.Apps()) != 0 || keysOf(s.All()) != nil || s.HashCode() != "" ||
 		s.App("orders") != nil || s.VIP("orders") != nil || s.SecureVIP("orders") != nil || s.Instance(registry.NewKey("orders", "1")) != nil {
-		t.Errorf("the zero List has something: %+v", s)
+		t.Errorf("the zero Snapshot has something: %+v", s)
 	}
 	next := s.edit()
 	next.set(listed("ORDERS", "1"))
 	got := next.list().Len()
-	expect.That(t, got == 1 && s.Len() == 0, "after an instance was put: %d instances, and %d in the zero List; want 1 and 0", got, s.Len())
+	expect.That(t, got == 1 && s.Len() == 0, "after an instance was put: %d instances, and %d in the zero Snapshot; want 1 and 0", got, s.Len())
 }
 
 func TestListFindsInstancesThatAreUp(t *testing.T) {
@@ -135,7 +134,7 @@ func TestEditWithoutDifferenceReturnsTheSameList(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			edit := s.edit()
 			expect.Equal(t, tt.edit(edit), tt.want, "changed is")
-			expect.That(t, edit.list() == s, "another List, want the same")
+			expect.That(t, edit.list() == s, "another Snapshot, want the same")
 		})
 	}
 }
@@ -190,11 +189,11 @@ func otherValue(t *testing.T, field reflect.Value) reflect.Value {
 	panic("not reached")
 }
 
-// listModel is a list of instances, implemented simply.
-type listModel map[registry.Key]*registry.Instance
+// snapshotModel is a list of instances, implemented simply.
+type snapshotModel map[registry.Key]*registry.Instance
 
-// check compares everything that a List offers.
-func (m listModel) check(t *rapid.T, s *List) {
+// check compares everything that a Snapshot offers.
+func (m snapshotModel) check(t *rapid.T, s *Snapshot) {
 	t.Helper()
 	all := slices.SortedFunc(maps.Values(m), func(a, b *registry.Instance) int {
 		return cmp.Or(strings.Compare(a.App, b.App), strings.Compare(a.ID(), b.ID()))
@@ -218,7 +217,7 @@ func (m listModel) check(t *rapid.T, s *List) {
 	m.checkHash(t, s)
 }
 
-func (m listModel) checkList(t *rapid.T, what string, got, all []*registry.Instance, belongs func(*registry.Instance) bool) {
+func (m snapshotModel) checkList(t *rapid.T, what string, got, all []*registry.Instance, belongs func(*registry.Instance) bool) {
 	t.Helper()
 	var want []*registry.Instance
 	for _, i := range all {
@@ -243,7 +242,7 @@ func hasAddress(list, address string) bool {
 }
 
 // checkHash compares the hash with that of a server that has the same instances.
-func (m listModel) checkHash(t *rapid.T, s *List) {
+func (m snapshotModel) checkHash(t *rapid.T, s *Snapshot) {
 	server := registry.New()
 	index := int64(0)
 	for _, i := range m {
@@ -262,14 +261,14 @@ func drawInstance(t *rapid.T) *registry.Instance {
 		withStatus(rapid.SampledFrom(append([]registry.Status{registry.Up}, registry.Statuses()...)).Draw(t, "status")))
 }
 
-// It edits at random and compares every List with the model at that moment, again after all later edits.
+// It edits at random and compares every Snapshot with the model at that moment, again after all later edits.
 func TestListsEqualTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		model := make(listModel)
-		s := new(List)
+		model := make(snapshotModel)
+		s := new(Snapshot)
 		type moment struct {
-			model listModel
-			s     *List
+			model snapshotModel
+			s     *Snapshot
 		}
 		var moments []moment
 		for range rapid.IntRange(1, 8).Draw(t, "edits") {
@@ -287,7 +286,7 @@ func TestListsEqualTheModel(t *testing.T) {
 }
 
 // drawChange makes one change in both.
-func drawChange(t *rapid.T, model listModel, edit *edit) {
+func drawChange(t *rapid.T, model snapshotModel, edit *edit) {
 	i := drawInstance(t)
 	was, there := model[i.Key()]
 	if rapid.IntRange(0, 2).Draw(t, "remove") == 0 {
@@ -302,14 +301,6 @@ func drawChange(t *rapid.T, model listModel, edit *edit) {
 	need.Equal(t, edit.set(i), want, "put of %s: changed is", i.Key())
 }
 
-// TestMain fails if a test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// usual replaces the zeros of a Guard with the client's defaults.
-func (g Guard) usual() Guard {
-	return Guard{Share: cmp.Or(g.Share, 0.5), Hold: cmp.Or(g.Hold, 90*time.Second)}
-}
-
 // guardStep is one full response, or one instance that the server lists or removes, and the list afterwards. Lists
 // are words such as a1 a2 b1: an application's letter and an id.
 type guardStep struct {
@@ -321,7 +312,7 @@ type guardStep struct {
 }
 
 func TestGuardHoldsWhatAFullResponseLacks(t *testing.T) {
-	hold := Guard{}.usual().Hold
+	hold := Guard{}.withDefaults().Hold
 	tests := []struct {
 		name  string
 		guard Guard
@@ -432,7 +423,7 @@ func TestGuardHoldsWhatAFullResponseLacks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			start := time.Now()
-			g, list := guarded{guard: tt.guard.usual()}, listOf(parseInstances(tt.known)...)
+			g, list := guarded{guard: tt.guard.withDefaults()}, listOf(parseInstances(tt.known)...)
 			for n, step := range tt.steps {
 				list = step.apply(&g, list, start)
 				got := shortNames(list)
@@ -442,7 +433,7 @@ func TestGuardHoldsWhatAFullResponseLacks(t *testing.T) {
 	}
 }
 
-func (s guardStep) apply(g *guarded, list *List, start time.Time) *List {
+func (s guardStep) apply(g *guarded, list *Snapshot, start time.Time) *Snapshot {
 	if s.change == "" {
 		next, suspect := g.full(list, parseInstances(s.response), start.Add(s.at))
 		if suspect != (g.held() > 0) {
@@ -479,7 +470,7 @@ func parseInstances(words string) []*registry.Instance {
 	return instances
 }
 
-func shortNames(s *List) string {
+func shortNames(s *Snapshot) string {
 	var words []string
 	for i := range s.All() {
 		words = append(words, strings.ToLower(i.App)+i.ID())
@@ -488,22 +479,22 @@ func shortNames(s *List) string {
 }
 
 func TestGuardAppliesWhatAResponseSaysOfTheInstancesInIt(t *testing.T) {
-	g := guarded{guard: Guard{}.usual()}
+	g := guarded{guard: Guard{}.withDefaults()}
 	old := listOf(listed("A", "1"), listed("A", "2"), listed("A", "3"))
 	next, suspect := g.full(old, []*registry.Instance{listed("A", "1", withStatus(registry.Down)), listed("B", "1")}, time.Now())
 	got, want := next.HashCode(), "DOWN_1_UP_3_"
 	expect.That(t, got == want && suspect, "hash %q, suspect %v; want %q and true", got, suspect, want)
 	expect.That(t, old.HashCode() == "UP_3_", "the list before has hash %q now", old.HashCode())
 	same, _ := (&guarded{guard: g.guard}).full(next, slices.Collect(next.All()), time.Now())
-	expect.That(t, same == next, "the same response makes another List")
+	expect.That(t, same == next, "the same response makes another Snapshot")
 }
 
 // It sends full responses and removals at random.
 func TestGuardHoldsForItsTimeAtRandom(t *testing.T) {
 	const hold = 90 * time.Second
 	rapid.Check(t, func(t *rapid.T) {
-		g := guarded{guard: Guard{Share: rapid.SampledFrom([]float64{0, 0.1, 0.5, 1}).Draw(t, "share")}.usual()}
-		list, start, now := new(List), time.Now(), time.Duration(0)
+		g := guarded{guard: Guard{Share: rapid.SampledFrom([]float64{0, 0.1, 0.5, 1}).Draw(t, "share")}.withDefaults()}
+		list, start, now := new(Snapshot), time.Now(), time.Duration(0)
 		lackingSince := make(map[registry.Key]time.Duration) // of those in the list that the last full responses lacked
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			now += time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second
@@ -526,7 +517,7 @@ func TestGuardHoldsForItsTimeAtRandom(t *testing.T) {
 }
 
 // checkFull checks the list after a full response, and records since when which of its instances are lacking.
-func checkFull(t *rapid.T, old *List, response []*registry.Instance, next *List, lackingSince map[registry.Key]time.Duration, now, hold time.Duration) {
+func checkFull(t *rapid.T, old *Snapshot, response []*registry.Instance, next *Snapshot, lackingSince map[registry.Key]time.Duration, now, hold time.Duration) {
 	t.Helper()
 	present := listOf(response...)
 	for i := range present.All() {
