@@ -332,7 +332,7 @@ var words = []struct {
 	{kind: "type", word: "answer", instead: "reply (of a server of ours), response (by HTTP), result (of an operation)"},
 	{kind: "type", word: "entry", instead: "pair, row, item, record: an entry is of the Raft log", but: []string{"fsm", "store/consensus/commit", "client"}},
 	{kind: "type", word: "session", instead: "feed, run, stream: a session is Consul's", but: []string{"fsm/kv", "httpd/consul", "httpd/api", "client", "cmd/rollcall"}},
-	{kind: "type", word: "guard", instead: "the thing that is bounded or watched: the guard is the client's", but: []string{"client", "client/internal/list"}},
+	{kind: "type", word: "guard", instead: "the thing that is bounded or watched: the guard is the client's", but: []string{"client"}},
 	{kind: "field", word: "told", instead: "acked, sent, or the index that was reached"},
 	{kind: "field", word: "gone", instead: "removed, closed, ended"},
 	{kind: "field", word: "maybe", instead: "possible"},

@@ -1,8 +1,9 @@
 // Package replication carries a registry's changes to its peers: nodes of the same datacenter (without consensus),
 // other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps a durable cursor per
 // peer, and repairs by digest what the list no longer shows. It orders nothing and stores nothing itself: everything
-// goes through registry.Service. A batching dispatcher per peer (package batcher) hands the tasks to a link. Packages
-// rollcallpeer and eurekapeer have the links, and receive what such peers send here. Its files, from the top:
+// goes through registry.Service. A batching dispatcher per peer (package batcher) hands the tasks to a link: to a
+// Eureka server in this package, to a Rollcall server in package rollcallpeer, which also receives what such peers
+// send here. Requests of Eureka servers are served by package httpd/eurekaroutes. Its files, from the top:
 //
 //	replicator.go  the side of a node: what the rest of the server calls
 //	config.go      settings, and the errors of calls
@@ -18,6 +19,9 @@
 //	cursor.go      how far a peer is along the change list
 //	cutpolicy.go   instances of a peer whose link is cut
 //	peer.go        what is known and counted of a peer
+//	eureka.go      the link to a Eureka server: calls, batches, and what responses ask for
+//	eurekaitems.go what a task becomes there, and this node as an instance of the application EUREKA
+//	senders.go     which peer a Eureka server is that sends here
 package replication
 
 import (
@@ -35,7 +39,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
@@ -46,7 +49,7 @@ type Replicator struct {
 	config  Config
 	newPeer func(link.PeerConfig) *peer
 	waiting *prometheus.HistogramVec // of each peer's tasks
-	eurekas eurekapeer.Senders
+	eurekas eurekaSenders
 	changed chan struct{} // the set of peers has changed
 
 	setting sync.Mutex // held while peers are replaced
@@ -83,7 +86,7 @@ func (r *Replicator) present() []*peer { return *r.peers.Load() }
 // newLink returns a link of the peer's kind.
 func newLink(env link.Env) link.Link {
 	if env.Peer.Kind == link.Eureka {
-		return eurekapeer.New(env)
+		return newEurekaLink(env)
 	}
 	return rollcallpeer.New(env)
 }
@@ -199,7 +202,7 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 // EurekaSender returns the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 // and an address (host:port): the peer with that host, otherwise "eureka".
 func (r *Replicator) EurekaSender(identity, address string) string {
-	return r.eurekas.Name(r.config.Present(), identity, address)
+	return r.eurekas.name(r.config.Present(), identity, address)
 }
 
 func (r *Replicator) peer(name string) (*peer, error) {
@@ -315,7 +318,7 @@ func (r *Replicator) SetPeers(configs []link.PeerConfig) error {
 	}
 	r.config.Now.Store(&configs)
 	r.peers.Store(&peers)
-	r.eurekas.Forget()
+	r.eurekas.forget()
 	select {
 	case r.changed <- struct{}{}:
 	default:

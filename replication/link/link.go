@@ -1,6 +1,6 @@
 // Package link has what connections to peers of every kind share: what a peer is, what this side of the connection
 // is, the tasks that are sent, and what a failed call means for them. It talks to no peer itself: the links are in
-// packages rollcallpeer and eurekapeer.
+// packages rollcallpeer and replication.
 //
 //	link.go the interface of links, and what they need
 //	task.go tasks, and how two of one instance merge

@@ -1,4 +1,4 @@
-package eurekapeer
+package replication
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// Name returns the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty) and an
+// name returns the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty) and an
 // address (host:port): the peer with that host, otherwise "eureka".
-func (s *Senders) Name(peers []link.PeerConfig, identity, address string) string {
+func (s *eurekaSenders) name(peers []link.PeerConfig, identity, address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
@@ -36,14 +36,14 @@ const (
 	lookupLimit = 100 * time.Millisecond
 )
 
-// Senders knows Eureka servers by their hosts and addresses. The zero value is ready for use.
-type Senders struct {
+// eurekaSenders knows Eureka servers by their hosts and addresses. The zero value is ready for use.
+type eurekaSenders struct {
 	known  atomic.Pointer[knownSenders]
 	lookup sync.Mutex // held by the one caller that looks up
 }
 
-// Forget has the servers looked up again, because the peers have changed.
-func (s *Senders) Forget() { s.known.Store(nil) }
+// forget has the servers looked up again, because the peers have changed.
+func (s *eurekaSenders) forget() { s.known.Store(nil) }
 
 type knownSenders struct {
 	at    time.Time
@@ -52,7 +52,7 @@ type knownSenders struct {
 
 // names returns the servers by their hosts and addresses. While one caller looks them up, the others use what was
 // known, and wait only if nothing was.
-func (s *Senders) names(peers []link.PeerConfig) map[string]string {
+func (s *eurekaSenders) names(peers []link.PeerConfig) map[string]string {
 	before := s.known.Load()
 	if before != nil && time.Since(before.at) < lookupEvery {
 		return before.names
