@@ -330,7 +330,7 @@ var words = []struct {
 	{kind: "function", word: "begin", instead: "start, open, enter, with their object", most: 3},
 	{kind: "function", word: "end", instead: "stop, close, finish, remove, with their object", most: 3},
 	{kind: "type", word: "answer", instead: "reply (of a server of ours), response (by HTTP), result (of an operation)"},
-	{kind: "type", word: "entry", instead: "pair, row, item, record: an entry is of the Raft log", but: []string{"fsm", "store/consensus/commit", "client"}},
+	{kind: "type", word: "entry", instead: "pair, row, item, record: an entry is of the Raft log", but: []string{"fsm", "store/consensus", "client"}},
 	{kind: "type", word: "session", instead: "feed, run, stream: a session is Consul's", but: []string{"fsm/kv", "httpd/consul", "httpd/api", "client", "cmd/rollcall"}},
 	{kind: "type", word: "guard", instead: "the thing that is bounded or watched: the guard is the client's", but: []string{"client"}},
 	{kind: "field", word: "told", instead: "acked, sent, or the index that was reached"},

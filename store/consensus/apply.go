@@ -11,7 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 )
 
 // Apply implements registry.Service.
@@ -38,7 +37,7 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 	pace := paceOf(patient)
 	if renewals && len(ops) > 0 && origin.Kind == registry.Client && s.cfg.RenewalWait > 0 {
 		if line, came := registry.LineOf(ctx), time.Now(); line.MayWait(came) {
-			pace = commit.MayWait
+			pace = mayWait
 			defer func() { line.Waited(came, time.Now()) }()
 		}
 	}
@@ -46,14 +45,14 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 }
 
 // paceOf returns the pace of operations that change nothing but a time, if they may wait, and of all others.
-func paceOf(patient bool) commit.Pace {
+func paceOf(patient bool) pace {
 	if patient {
-		return commit.Gathered
+		return gathered
 	}
-	return commit.AtOnce
+	return atOnce
 }
 
-func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.Op, pace commit.Pace) ([]registry.Result, error) {
+func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.Op, pace pace) ([]registry.Result, error) {
 	results, err := s.committer.Commit(ctx, items, pace)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
@@ -92,7 +91,7 @@ func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []r
 	if len(known) == 0 {
 		return results, nil
 	}
-	committed, err := s.commitOps(ctx, items, known, commit.AtOnce)
+	committed, err := s.commitOps(ctx, items, known, atOnce)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +129,7 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	if len(again) == 0 {
 		return results, nil
 	}
-	second, err := s.committer.Commit(ctx, again, commit.AtOnce)
+	second, err := s.committer.Commit(ctx, again, atOnce)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), store.Partly(len(results)-len(again), err))
 	}

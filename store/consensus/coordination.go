@@ -19,7 +19,7 @@ type Coordination struct{ s *Raft }
 // Coordination returns the node's sessions, keys and locks.
 func (s *Raft) Coordination() *Coordination { return &Coordination{s} }
 
-// Apply implements kv.Service. Renewals of sessions wait up to commit.GatherFor for others.
+// Apply implements kv.Service. Renewals of sessions wait up to gatherFor for others.
 func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	items := make([]fsm.Item, len(ops))
 	patient := len(ops) > 0

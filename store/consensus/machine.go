@@ -209,6 +209,10 @@ func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
 	f.s.members.Observe(index, c.Servers)
 }
 
+// snapshotsKept is how many snapshots stay: should the newest be damaged, an older one and the trailing log still
+// give the whole state.
+const snapshotsKept = 3
+
 // snapshotStore observes the members that a snapshot lists, because the log before it is gone. It abandons a snapshot
 // in progress when the node has no time left for it.
 type snapshotStore struct {

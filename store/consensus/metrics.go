@@ -8,13 +8,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 // metrics are the store's figures.
 type metrics struct {
-	commit    *commit.Metrics
+	commit    *commitMetrics
 	elections prometheus.Counter
 	refused   prometheus.Counter
 	damaged   prometheus.Counter
@@ -33,7 +32,7 @@ func newMetrics(reg prometheus.Registerer, panics *store.Panics) *metrics {
 		return add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_" + name, Help: help})
 	}
 	return &metrics{
-		commit:    commit.NewMetrics(reg),
+		commit:    newCommitMetrics(reg),
 		elections: counter("leaderships_total", "How often this node became the established leader."),
 		refused:   counter("entries_refused_total", "Entries from the leader that did not match their checksum, counted each time one arrived."),
 		damaged:   counter("entries_damaged_in_memory_total", "Entries whose copy in memory did not match its checksum, and that were read from disk instead."),

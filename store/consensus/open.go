@@ -14,17 +14,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
-
-// snapshotsKept is how many snapshots stay: should the newest be damaged, an older one and the trailing log still
-// give the whole state.
-const snapshotsKept = 3
 
 // Open opens the data directory and the node-to-node port, and loads what the directory holds. It serves no call
 // before Run.
@@ -107,8 +102,8 @@ func (s *Raft) compose(opened time.Time) {
 		lease, _ := s.clock.Read(now)
 		return registry.Stamp{Lease: lease, Wall: s.cfg.World.Wall(now).UnixMilli()}
 	}
-	s.proposer = &commit.Proposer{Stamp: stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}
-	s.committer = commit.New(commit.Config{
+	s.proposer = &proposer{Stamp: stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}
+	s.committer = newCommitter(committerConfig{
 		InFlight: s.cfg.InFlight, NoBatching: s.cfg.Test.NoBatching, RenewalWait: s.cfg.RenewalWait, Node: s.serverID(), Boot: s.identity.Start().Boot,
 		Leadership: s.leadership, Proposer: s.proposer, Nodes: s.nodes, TermsOf: s.reader.TermsOf, Above: s.members.Above, Metrics: s.metrics.commit,
 	})

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -41,8 +40,8 @@ type Raft struct {
 	leadership *membership.LeaderState
 	members    *membership.Members
 	reader     *reader
-	proposer   *commit.Proposer
-	committer  *commit.Committer
+	proposer   *proposer
+	committer  *committer
 
 	notify   chan bool         // Raft's reports on this node's leadership
 	watchers registry.Watchers // waiting for changes of the registry

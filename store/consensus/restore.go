@@ -15,7 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/backup"
-	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -63,7 +62,7 @@ func (s *Raft) Restore(ctx context.Context, file io.Reader, op kv.Restore) (kv.R
 		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.ResultWait)
 		defer cancel()
 		// otherwise it expires
-		_, _ = s.committer.Commit(drop, []fsm.Item{{KV: kv.DropStaged{ID: op.ID}}}, commit.AtOnce)
+		_, _ = s.committer.Commit(drop, []fsm.Item{{KV: kv.DropStaged{ID: op.ID}}}, atOnce)
 		return kv.Restoration{}, err
 	}
 	if err := s.reader.CatchUp(ctx, registry.Linearizable); err != nil {
@@ -114,7 +113,7 @@ func (s *Raft) restoreStep(ctx context.Context, op kv.Op) error {
 	_, last := op.(kv.Restore)
 	until, unknown := time.Now().Add(restorePatience), false
 	for {
-		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op, By: access.SenderOf(ctx)}}, commit.AtOnce)
+		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op, By: access.SenderOf(ctx)}}, atOnce)
 		unknown = unknown || last && errors.Is(err, registry.ErrUnknownOutcome)
 		switch {
 		case err == nil && results.KV[0].Revoked:

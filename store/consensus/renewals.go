@@ -1,29 +1,18 @@
-package commit
+package consensus
 
 import (
+	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-)
-
-// Pace is how soon a call must be committed.
-type Pace int
-
-const (
-	// AtOnce commits as soon as a slot is free.
-	AtOnce Pace = iota
-	// Gathered waits up to GatherFor for others of its kind on this node, see gather.
-	Gathered
-	// MayWait waits on the leader for some time after the last entry (Config.RenewalWait), unless many renewals
-	// arrive. Several then share an entry, which costs as much to store for one as for hundreds (docs/adr/0028).
-	// Anything that may not wait takes the waiting ones along.
-	MayWait
+	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 const (
-	// At fewRenewals a second or fewer, they wait for Config.RenewalWait. The more arrive, the shorter they wait, for
+	// At fewRenewals a second or fewer, they wait for committerConfig.RenewalWait. The more arrive, the shorter they wait, for
 	// as many to share an entry.
 	fewRenewals = 500
 	// At manyRenewals a second, enough share an entry without waiting.
@@ -69,13 +58,13 @@ func (k *renewalDelay) wait(now time.Time) time.Duration {
 
 // holdBack reports whether what is queued must wait longer, and arranges for the committer to be woken. On a follower
 // it waits only while many of its batches are at the leader; the next of these to finish wakes the committer.
-func (c *Committer) holdBack(now time.Time) bool {
+func (c *committer) holdBack(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.renewals.limit == 0 || len(c.calls)+len(c.proposals) == 0 {
 		return false
 	}
-	if slices.ContainsFunc(c.calls, func(k *call) bool { return k.pace != MayWait }) ||
+	if slices.ContainsFunc(c.calls, func(k *call) bool { return k.pace != mayWait }) ||
 		slices.ContainsFunc(c.proposals, func(p *proposal) bool { return !p.mayWait }) {
 		return false // something must be committed at once
 	}
@@ -100,7 +89,7 @@ func (c *Committer) holdBack(now time.Time) bool {
 
 // sendAside reports whether a batch goes to the leader without a slot, because it may wait there. returnAside must
 // follow.
-func (c *Committer) sendAside(own *batch, proposals []*proposal, e *Entry) bool {
+func (c *committer) sendAside(own *batch, proposals []*proposal, e *entry) bool {
 	if e != nil || own == nil || !own.mayWait || len(proposals) > 0 {
 		return false
 	}
@@ -113,7 +102,7 @@ func (c *Committer) sendAside(own *batch, proposals []*proposal, e *Entry) bool 
 	return true
 }
 
-func (c *Committer) returnAside() {
+func (c *committer) returnAside() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.renewals.atLeader--
@@ -128,4 +117,82 @@ func renewalsIn(items []fsm.Item) (n int) {
 		}
 	}
 	return n
+}
+
+// gatherFor is the longest that a renewal waits for others. Sessions are renewed by the thousand, each on its own and
+// long before it expires. Committed as they come, they would keep the log busy with entries of one or two. Only
+// renewals wait: a write must not (see committer).
+const gatherFor = 100 * time.Millisecond
+
+// gatherMost renewals are enough to stop waiting. Beyond 1,280 a second no renewal waits the full time; 10,000
+// sessions that are renewed every 10 s send 1,000.
+const gatherMost = 128
+
+// gather commits what may wait for others. The first one to arrive starts the timer.
+func (c *committer) gather(ctx context.Context, arrived time.Time, items []fsm.Item, size int, _ pace) (fsm.Results, error) {
+	if c.patience == 0 {
+		return c.commit(ctx, arrived, items, size, atOnce)
+	}
+	k := &call{items: items, size: size, done: make(chan struct{})}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return fsm.Results{}, registry.ErrClosed
+	}
+	if len(c.gathered) == 0 {
+		time.AfterFunc(c.patience, c.release)
+	}
+	if c.gathered = append(c.gathered, k); len(c.gathered) == gatherMost {
+		c.releaseGathered()
+	}
+	c.mu.Unlock()
+	return c.await(ctx, k)
+}
+
+// release queues the gathered calls. They count as arriving now: they wait for a leader as long as any other call.
+func (c *committer) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.gathered) > 0 { // otherwise they went sooner, or the committer is closed
+		c.releaseGathered()
+	}
+}
+
+// releaseGathered is release for a caller that holds mu.
+func (c *committer) releaseGathered() {
+	now := time.Now()
+	for _, k := range c.gathered {
+		k.arrived = now
+	}
+	c.calls = append(c.calls, c.gathered...)
+	c.gathered = nil
+	c.signal()
+}
+
+// pauseDetector notices pauses of the process by frequent beats. The first write after a pause sees that a beat is
+// missing; later writes see that one came late.
+type pauseDetector struct {
+	last  atomic.Pointer[time.Time] // newest beat; nil before the first
+	until atomic.Pointer[time.Time] // until when writes may have arrived before a pause; nil if there was none
+}
+
+// beat must be called often.
+func (p *pauseDetector) beat(now time.Time) {
+	if p.grace(now) == wakeGrace {
+		until := now.Add(wakeGrace)
+		p.until.Store(&until)
+	}
+	p.last.Store(&now)
+}
+
+// grace returns how long a write that arrives now must wait, because it may have waited through a pause of this
+// process. It is 0 without a pause.
+func (p *pauseDetector) grace(now time.Time) time.Duration {
+	if last := p.last.Load(); last != nil && now.Sub(*last) > expiry.MaxStep {
+		return wakeGrace
+	}
+	if until := p.until.Load(); until != nil {
+		return max(0, until.Sub(now))
+	}
+	return 0
 }

@@ -1,4 +1,4 @@
-package commit
+package consensus
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
@@ -16,7 +17,7 @@ import (
 
 // submit makes one attempt to commit a batch, here or at the node that leads. The attempt ends at the batch's time
 // limit, or when another node becomes leader.
-func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
+func (c *committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	until := b.giveUpAt(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -53,7 +54,7 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 }
 
 // commitHere commits a batch of this node, which leads.
-func (c *Committer) commitHere(ctx context.Context, encoded []byte) (fsm.BatchResult, error) {
+func (c *committer) commitHere(ctx context.Context, encoded []byte) (fsm.BatchResult, error) {
 	e, err := c.cfg.Proposer.Propose(encoded)
 	if err != nil {
 		return fsm.BatchResult{}, err
@@ -84,7 +85,7 @@ const (
 )
 
 // Serve commits, at the leader, a batch of another node. With mayWait, the batch may wait to share an entry.
-func (c *Committer) Serve(encoded []byte, mayWait bool) CommitReply {
+func (c *committer) Serve(encoded []byte, mayWait bool) CommitReply {
 	id, items, err := fsm.ParseBatch(encoded)
 	if err != nil {
 		return c.replyUnreadable(err)
@@ -121,7 +122,7 @@ func (c *Committer) Serve(encoded []byte, mayWait bool) CommitReply {
 }
 
 // commitAt commits a batch of this node at the node that leads, by the given call.
-func (c *Committer) commitAt(ctx context.Context, address, call string, encoded []byte) (fsm.BatchResult, error) {
+func (c *committer) commitAt(ctx context.Context, address, call string, encoded []byte) (fsm.BatchResult, error) {
 	began := time.Now()
 	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, call, encoded)
 	if errors.Is(err, port.ErrUnknownCall) {
@@ -151,7 +152,7 @@ func (c *Committer) commitAt(ctx context.Context, address, call string, encoded 
 
 // replyUnreadable makes the reply to a batch that this node cannot read. Only the leader says so: any other node
 // replies as usual that it does not lead.
-func (c *Committer) replyUnreadable(err error) CommitReply {
+func (c *committer) replyUnreadable(err error) CommitReply {
 	if c.cfg.Leadership.Own() == nil {
 		return CommitReply{Answer: port.NotLeader}
 	}
@@ -173,3 +174,104 @@ func lateError(res fsm.BatchResult) error {
 
 // errLate means that a copy of a batch arrived after the bound within which it may take effect.
 var errLate = errors.New("too late")
+
+// sendUntilResult sends a batch to the node that leads, repeatedly and under the same number, until it has a result
+// or its time is up.
+func (c *committer) sendUntilResult(ctx context.Context, b *batch) {
+	for attempt := 0; ; attempt++ {
+		changed := c.cfg.Leadership.Changed()
+		if !time.Now().Before(b.deadline()) || ctx.Err() != nil {
+			c.giveUp(b)
+			return
+		}
+		if attempt > 0 {
+			c.cfg.Metrics.Resent.Inc()
+		}
+		started := time.Now()
+		res, err := c.submit(ctx, b)
+		if err == nil {
+			c.finish(b, res)
+			return
+		}
+		if u, ok := errors.AsType[*unreadError](err); ok && b.sent.IsZero() {
+			c.divide(ctx, b, u) // after an attempt of unknown outcome it could take effect twice
+			return
+		}
+		if b.sent.IsZero() && !errors.Is(err, port.ErrNotSent) {
+			b.sent = started
+		}
+		if b.sent.IsZero() {
+			b.release()
+		}
+		wait.Pause(ctx, changed, store.RetryPause)
+		if b.sent.IsZero() && !b.regain() {
+			c.closeNumber(b)
+			return
+		}
+	}
+}
+
+// finish gives every call of a batch its results.
+func (c *committer) finish(b *batch, res fsm.BatchResult) {
+	c.closeNumber(b)
+	want := 0
+	for _, k := range b.calls {
+		want += len(k.items)
+	}
+	if res.Refused || res.Len() != want || (res.KV != nil && len(res.KV) != want) {
+		// The state machine no longer remembers the result. That cannot happen to a batch that is still open; if it
+		// did, the outcome would be unknown.
+		c.failCalls(b, registry.ErrUnknownOutcome)
+		return
+	}
+	for _, k := range b.calls {
+		k.results = res.Cut(len(k.items))
+		close(k.done)
+	}
+}
+
+// giveUp ends the calls of a batch whose time is up.
+func (c *committer) giveUp(b *batch) {
+	c.closeNumber(b)
+	if b.sent.IsZero() {
+		c.failCalls(b, registry.ErrNoLeader)
+		return
+	}
+	c.cfg.Metrics.Unknown.Add(float64(len(b.calls)))
+	c.failCalls(b, registry.ErrUnknownOutcome)
+}
+
+func (c *committer) failCalls(b *batch, err error) {
+	for _, k := range b.calls {
+		k.err = err
+		close(k.done)
+	}
+}
+
+// closeNumber counts a batch as finished: with the next batch, its number tells the state machine that a late copy
+// must not take effect.
+func (c *committer) closeNumber(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, b.id.Seq)
+}
+
+// divide sends the calls of a batch that the leader could not read again, in smaller batches with their own numbers:
+// nothing was ever proposed under this batch's number. They go one after the other, because the state machine
+// remembers the results of 64 open numbers per node.
+func (c *committer) divide(ctx context.Context, b *batch, u *unreadError) {
+	c.closeNumber(b)
+	if u.all || len(b.calls) == 1 {
+		c.failCalls(b, fmt.Errorf("%w: %s", registry.ErrUnreadable, u.reason))
+		return
+	}
+	for _, calls := range b.around(u.item) {
+		c.sendUntilResult(ctx, c.reseal(calls))
+	}
+}
+
+func (c *committer) reseal(calls []*call) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seal(calls)
+}

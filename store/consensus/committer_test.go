@@ -1,4 +1,4 @@
-package commit
+package consensus
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -30,9 +29,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
-
-// limit is how long a test waits for something that normally takes well under a second.
-const limit = time.Minute
 
 // newCall returns a call of one client.
 func newCall(op registry.Op) *call {
@@ -56,7 +52,7 @@ func leaderWithout(t *testing.T) *leaderWithoutLog {
 	t.Helper()
 	state := &membership.LeaderState{}
 	state.Lead(membership.NewLeadership(nil, t.Context(), time.Now()))
-	leader := New(Config{InFlight: 1, Leadership: state})
+	leader := newCommitter(committerConfig{InFlight: 1, Leadership: state})
 	l, ended := &leaderWithoutLog{}, make(chan struct{})
 	calls := port.Calls{"Node.Commit": port.Method(func(encoded []byte) CommitReply {
 		_, items, err := fsm.ParseBatch(encoded)
@@ -69,7 +65,7 @@ func leaderWithout(t *testing.T) *leaderWithoutLog {
 		results := fsm.BatchResult{Results: fsm.Results{Registry: make([]registry.Result, len(items))}}
 		return CommitReply{Results: fsm.AppendResults(nil, codec.Newest, results)}
 	})}
-	p := openPort(t, "n2.bb")
+	p := openPortOf(t, "n2.bb")
 	t.Cleanup(func() { close(ended) })
 	p.ServeNode = func(conn net.Conn, from port.Hello) {
 		l.connections.Add(1)
@@ -80,7 +76,7 @@ func leaderWithout(t *testing.T) *leaderWithoutLog {
 	return l
 }
 
-func openPort(t *testing.T, serverID string) *port.Port {
+func openPortOf(t *testing.T, serverID string) *port.Port {
 	t.Helper()
 	p := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	p.Self = func() port.Hello { return port.Hello{Cluster: "c", ServerID: serverID} }
@@ -94,15 +90,15 @@ func openPort(t *testing.T, serverID string) *port.Port {
 func newest() byte { return codec.Newest }
 
 // follower returns the committer of a node that follows the leader at an address.
-func follower(t *testing.T, leader string) *Committer {
+func follower(t *testing.T, leader string) *committer {
 	t.Helper()
 	state := &membership.LeaderState{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 	state.Observe(raft.ServerAddress(leader), "n2.bb")
-	nodes := port.NewNodes(openPort(t, "n1.aa"), nil)
+	nodes := port.NewNodes(openPortOf(t, "n1.aa"), nil)
 	t.Cleanup(nodes.Close)
-	metrics := NewMetrics(prometheus.NewRegistry())
-	return New(Config{
-		InFlight: 1, Node: "n1.aa", Leadership: state, Proposer: &Proposer{Leadership: state, Metrics: metrics, Level: newest}, Nodes: nodes, Metrics: metrics,
+	metrics := newCommitMetrics(prometheus.NewRegistry())
+	return newCommitter(committerConfig{
+		InFlight: 1, Node: "n1.aa", Leadership: state, Proposer: &proposer{Leadership: state, Metrics: metrics, Level: newest}, Nodes: nodes, Metrics: metrics,
 		TermsOf: func(context.Context, *membership.Leader, string) (*membership.Terms, error) {
 			return &membership.Terms{}, nil
 		},
@@ -168,7 +164,7 @@ func TestCommitterHangsUpOnALeaderWhoseTimeForABatchIsOver(t *testing.T) {
 func TestResultsAreWaitedForSinceRaftWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, answer := time.Now(), make(fullRaft)
-		p := &Proposer{Raft: answer, Metrics: NewMetrics(prometheus.NewRegistry())}
+		p := &proposer{Raft: answer, Metrics: newCommitMetrics(prometheus.NewRegistry())}
 		_, err := p.Start(nil, enqueueTimeout).Results(t.Context())
 		expect.That(t, err != nil && !errors.Is(err, port.ErrNotSent), "got %v, want an unknown outcome", err)
 		expect.Equal(t, time.Since(began), store.ResultWait, "known after")
@@ -198,8 +194,8 @@ func TestCommitterProposesNoBatchAfterItsTime(t *testing.T) {
 	state := &membership.LeaderState{}
 	l := membership.NewLeadership(expiry.NewReign(registry.Epoch{Index: 7}, 0, fsm.NewMachine().View()), t.Context(), time.Now())
 	state.Lead(l)
-	metrics := NewMetrics(prometheus.NewRegistry())
-	c := New(Config{InFlight: 1, Leadership: state, Metrics: metrics, Proposer: &Proposer{
+	metrics := newCommitMetrics(prometheus.NewRegistry())
+	c := newCommitter(committerConfig{InFlight: 1, Leadership: state, Metrics: metrics, Proposer: &proposer{
 		Raft: noRaft{}, Stamp: func() registry.Stamp { return registry.Stamp{} }, Level: newest, Leadership: state, Metrics: metrics,
 	}})
 	for _, row := range []struct {
@@ -237,7 +233,7 @@ func TestOperationOfALevelWaitsUntilThisNodeHasHeardOfIt(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				c := New(Config{InFlight: 1, Nodes: &port.Nodes{}, Proposer: &Proposer{Level: func() byte {
+				c := newCommitter(committerConfig{InFlight: 1, Nodes: &port.Nodes{}, Proposer: &proposer{Level: func() byte {
 					if time.Since(start) < row.learns {
 						return 0
 					}
@@ -298,12 +294,9 @@ func TestCommitterSendsRenewalsToALeaderThatKnowsNoWait(t *testing.T) {
 	expect.Equal(t, leader.connections.Load(), 1, "connections:")
 }
 
-// TestMain fails if a test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // newTestCommitter returns a committer that sends nothing.
-func newTestCommitter() *Committer {
-	return New(Config{InFlight: 1, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+func newTestCommitter() *committer {
+	return newCommitter(committerConfig{InFlight: 1, Nodes: port.NewNodes(nil, nil), Metrics: newCommitMetrics(prometheus.NewRegistry())})
 }
 
 func renewal() []fsm.Item {
@@ -311,7 +304,7 @@ func renewal() []fsm.Item {
 }
 
 // waiting returns how many calls are queued, and how many are gathered.
-func (c *Committer) waiting() (queued, gathered int) {
+func (c *committer) waiting() (queued, gathered int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.calls), len(c.gathered)
@@ -324,20 +317,20 @@ func TestGatheredRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 		var all sync.WaitGroup
 		began := time.Now()
 		for range 10 {
-			all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
-			time.Sleep(GatherFor / 20)
+			all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, gathered) })
+			time.Sleep(gatherFor / 20)
 		}
 		synctest.Wait()
 		queued, _ := c.waiting()
 		expect.That(t, queued == 0, "%d renewals are queued after half the time, want none", queued)
-		time.Sleep(GatherFor / 2)
+		time.Sleep(gatherFor / 2)
 		synctest.Wait()
 		if queued, gathered := c.waiting(); queued != 10 || gathered != 0 || len(c.wake) != 1 {
 			t.Errorf("%d are queued, %d are not, want all; woken: %d", queued, gathered, len(c.wake))
 		}
 		c.mu.Lock()
 		for _, k := range c.calls {
-			expect.Equal(t, k.arrived.Sub(began), GatherFor, "counted as arrived")
+			expect.Equal(t, k.arrived.Sub(began), gatherFor, "counted as arrived")
 		}
 		c.mu.Unlock()
 		cancel()
@@ -351,12 +344,12 @@ func TestManyGatheredRenewalsDoNotWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range gatherMost + 1 {
-			all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
+			all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, gathered) })
 		}
 		synctest.Wait()
 		queued, gathered := c.waiting()
 		expect.That(t, queued == gatherMost && gathered == 1, "%d are queued and %d wait, want %d and 1", queued, gathered, gatherMost)
-		time.Sleep(GatherFor)
+		time.Sleep(gatherFor)
 		synctest.Wait()
 		queued, gathered = c.waiting()
 		expect.That(t, queued == gatherMost+1 && gathered == 0, "%d are queued and %d wait after the time, want all queued", queued, gathered)
@@ -370,9 +363,9 @@ func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
+		all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, gathered) })
 		synctest.Wait()
-		all.Go(func() { c.commit(ctx, time.Now(), []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50, AtOnce) })
+		all.Go(func() { c.commit(ctx, time.Now(), []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50, atOnce) })
 		synctest.Wait()
 		queued, gathered := c.waiting()
 		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
@@ -383,10 +376,10 @@ func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
 
 func TestRenewalIsNotGatheredWithoutBatching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(Config{InFlight: 1, NoBatching: true, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+		c := newCommitter(committerConfig{InFlight: 1, NoBatching: true, Nodes: port.NewNodes(nil, nil), Metrics: newCommitMetrics(prometheus.NewRegistry())})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
+		all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, gathered) })
 		synctest.Wait()
 		queued, _ := c.waiting()
 		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
@@ -398,12 +391,12 @@ func TestRenewalIsNotGatheredWithoutBatching(t *testing.T) {
 func TestGatheredRenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
-		ctx, cancel := context.WithTimeout(t.Context(), GatherFor/2)
+		ctx, cancel := context.WithTimeout(t.Context(), gatherFor/2)
 		defer cancel()
-		_, err := c.gather(ctx, time.Now(), renewal(), 50, Gathered)
+		_, err := c.gather(ctx, time.Now(), renewal(), 50, gathered)
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
 			"got %v, want the context's error: it certainly had no effect", err)
-		time.Sleep(GatherFor)
+		time.Sleep(gatherFor)
 		if b, _ := c.closeBatch(); b != nil {
 			t.Errorf("%d calls were taken", len(b.calls))
 		}
@@ -413,14 +406,14 @@ func TestGatheredRenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 func TestGatheredRenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*GatherFor)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*gatherFor)
 		defer cancel()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.gather(ctx, time.Now(), renewal(), 50, Gathered)
+			_, err := c.gather(ctx, time.Now(), renewal(), 50, gathered)
 			done <- err
 		}()
-		time.Sleep(GatherFor)
+		time.Sleep(gatherFor)
 		synctest.Wait()
 		b, _ := c.closeBatch()
 		need.That(t, b != nil, "nothing was taken")
@@ -433,7 +426,7 @@ func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 		c := newTestCommitter()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.gather(t.Context(), time.Now(), renewal(), 50, Gathered)
+			_, err := c.gather(t.Context(), time.Now(), renewal(), 50, gathered)
 			done <- err
 		}()
 		synctest.Wait()
@@ -442,8 +435,8 @@ func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
 			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
 		}
-		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), time.Now(), renewal(), 50, Gathered)), registry.ErrClosed, "after the end: got")
-		time.Sleep(2 * GatherFor)
+		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), time.Now(), renewal(), 50, gathered)), registry.ErrClosed, "after the end: got")
+		time.Sleep(2 * gatherFor)
 	})
 }
 
@@ -518,7 +511,7 @@ func (r instantResult) Index() uint64 { return r.index }
 
 // renewalRig is the committer of a leader in virtual time.
 type renewalRig struct {
-	*Committer
+	*committer
 	log   *instantLog
 	ctx   context.Context // until the rig stops
 	began time.Time
@@ -535,11 +528,11 @@ func newRenewalRig(t *testing.T, wait time.Duration) *renewalRig {
 	ctx, stop := context.WithCancel(context.Background())
 	state := new(membership.LeaderState)
 	state.Lead(membership.NewLeadership(expiry.NewReign(founded.Epoch, 0, log.machine.View()), ctx, began))
-	metrics := NewMetrics(prometheus.NewRegistry())
+	metrics := newCommitMetrics(prometheus.NewRegistry())
 	r := &renewalRig{log: log, ctx: ctx, began: began}
-	r.Committer = New(Config{
+	r.committer = newCommitter(committerConfig{
 		InFlight: 2, RenewalWait: wait, Node: "n1", Boot: 1, Leadership: state, Nodes: port.NewNodes(nil, nil), Metrics: metrics,
-		Proposer: &Proposer{Raft: r, Level: log.machine.Level, Leadership: state, Metrics: metrics, Stamp: func() registry.Stamp {
+		Proposer: &proposer{Raft: r, Level: log.machine.Level, Leadership: state, Metrics: metrics, Stamp: func() registry.Stamp {
 			return registry.Stamp{Lease: time.Since(began).Milliseconds(), Wall: time.Now().UnixMilli()}
 		}},
 	})
@@ -573,7 +566,7 @@ func (r *renewalRig) entries() []loggedEntry {
 }
 
 // send commits an operation and checks its outcome.
-func (r *renewalRig) send(t *testing.T, op registry.Op, pace Pace, want registry.Outcome) {
+func (r *renewalRig) send(t *testing.T, op registry.Op, pace pace, want registry.Outcome) {
 	r.calls.Go(func() {
 		results, err := r.Commit(r.ctx, []fsm.Item{{Origin: registry.FromClient, Op: op}}, pace)
 		expect.That(t, err == nil && results.Registry[0].Outcome == want, "%T: %+v, %v; want %v", op, results, err, want)
@@ -593,7 +586,7 @@ func TestRenewalsOfALeaderWaitForCompanyAfterTheLastEntry(t *testing.T) {
 	type step struct {
 		after time.Duration
 		op    registry.Op
-		pace  Pace
+		pace  pace
 		want  registry.Outcome
 	}
 	tests := []struct {
@@ -603,26 +596,26 @@ func TestRenewalsOfALeaderWaitForCompanyAfterTheLastEntry(t *testing.T) {
 		want  []loggedEntry
 	}{
 		{"several share an entry", renewalWait,
-			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), renew, MayWait, registry.Done}, {ms(70), renew, MayWait, registry.Done}},
+			[]step{{ms(10), renew, mayWait, registry.Done}, {ms(10), renew, mayWait, registry.Done}, {ms(70), renew, mayWait, registry.Done}},
 			[]loggedEntry{{0, 1}, {renewalWait, 3}}},
 		{"one long after the last entry", renewalWait,
-			[]step{{renewalWait, renew, MayWait, registry.Done}},
+			[]step{{renewalWait, renew, mayWait, registry.Done}},
 			[]loggedEntry{{0, 1}, {renewalWait, 1}}},
 		{"one that may not wait, which takes the others along", renewalWait,
-			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), renew, AtOnce, registry.Done}, {ms(10), renew, MayWait, registry.Done}},
+			[]step{{ms(10), renew, mayWait, registry.Done}, {ms(10), renew, atOnce, registry.Done}, {ms(10), renew, mayWait, registry.Done}},
 			[]loggedEntry{{0, 1}, {ms(20), 2}, {ms(120), 1}}},
 		{"another write of the instance, in its order", renewalWait,
-			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), registry.Cancel{Key: waiter}, AtOnce, registry.Done}, {ms(10), renew, MayWait, registry.NotFound}},
+			[]step{{ms(10), renew, mayWait, registry.Done}, {ms(10), registry.Cancel{Key: waiter}, atOnce, registry.Done}, {ms(10), renew, mayWait, registry.NotFound}},
 			[]loggedEntry{{0, 1}, {ms(20), 2}, {ms(120), 1}}},
 		{"off", 0,
-			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), renew, MayWait, registry.Done}},
+			[]step{{ms(10), renew, mayWait, registry.Done}, {ms(10), renew, mayWait, registry.Done}},
 			[]loggedEntry{{0, 1}, {ms(10), 1}, {ms(20), 1}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRenewalRig(t, tt.wait)
-				r.send(t, registration(), AtOnce, registry.Done)
+				r.send(t, registration(), atOnce, registry.Done)
 				for _, s := range tt.steps {
 					time.Sleep(s.after)
 					r.send(t, s.op, s.pace, s.want)
@@ -651,11 +644,11 @@ func TestRenewalsWaitTheShorterTheMoreCome(t *testing.T) {
 		t.Run(strconv.Itoa(tt.perSecond), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRenewalRig(t, renewalWait)
-				r.send(t, registration(), AtOnce, registry.Done)
+				r.send(t, registration(), atOnce, registry.Done)
 				renewForASecond := func() (entries int) {
 					before := len(r.entries())
 					for range tt.perSecond {
-						r.send(t, registry.Renew{Key: waiter}, MayWait, registry.Done)
+						r.send(t, registry.Renew{Key: waiter}, mayWait, registry.Done)
 						time.Sleep(time.Second / time.Duration(tt.perSecond))
 					}
 					return len(r.entries()) - before
@@ -681,7 +674,7 @@ func TestFewRenewalsWaitAgainAfterMany(t *testing.T) {
 func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRenewalRig(t, renewalWait)
-		r.send(t, registration(), AtOnce, registry.Done)
+		r.send(t, registration(), atOnce, registry.Done)
 		serve := func(seq uint64, mayWait bool) {
 			r.calls.Go(func() {
 				id := fsm.BatchID{Node: "n2", Boot: 1, Seq: seq}
@@ -699,7 +692,7 @@ func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 		serve(3, true)
 		serve(4, false)
 		serve(5, true)
-		r.send(t, registry.Cancel{Key: waiter}, AtOnce, registry.Done) // does not overtake it
+		r.send(t, registry.Cancel{Key: waiter}, atOnce, registry.Done) // does not overtake it
 		r.calls.Wait()
 		later := renewalWait + renewalWait/10
 		need.Slice(t, r.entries(), []loggedEntry{{0, 1}, {renewalWait, 2}, {later, 2}, {later, 2}}, "entries, by time and number of operations:")
@@ -707,25 +700,25 @@ func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 }
 
 func TestFollowerSendsRenewalsThatMayWaitBesideItsSlots(t *testing.T) {
-	c := New(Config{InFlight: 1, RenewalWait: renewalWait, Leadership: new(membership.LeaderState), Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
-	queue := func(pace Pace) {
+	c := newCommitter(committerConfig{InFlight: 1, RenewalWait: renewalWait, Leadership: new(membership.LeaderState), Nodes: port.NewNodes(nil, nil), Metrics: newCommitMetrics(prometheus.NewRegistry())})
+	queue := func(pace pace) {
 		k := newCall(registry.Renew{Key: waiter})
 		k.pace = pace
 		c.enqueue(k)
 	}
 	for i := range waitingBatches {
-		queue(MayWait)
+		queue(mayWait)
 		expect.Equal(t, c.holdBack(time.Now()), false, "held back:")
 		own, proposals := c.closeBatch()
 		need.That(t, c.sendAside(own, proposals, nil), "batch %d takes a slot", i+1)
 	}
-	queue(MayWait)
+	queue(mayWait)
 	expect.Equal(t, c.holdBack(time.Now()), true, "with as many at the leader as may be, held back:")
-	queue(AtOnce)
+	queue(atOnce)
 	expect.Equal(t, c.holdBack(time.Now()), false, "with one that may not wait, held back:")
 	own, proposals := c.closeBatch()
 	expect.That(t, len(own.calls) == 2 && !c.sendAside(own, proposals, nil), "the batch of %d is sent aside, want both, in a slot", len(own.calls))
-	queue(MayWait)
+	queue(mayWait)
 	c.returnAside()
 	expect.Equal(t, c.holdBack(time.Now()), false, "with one back, held back:")
 }

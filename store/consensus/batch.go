@@ -1,4 +1,4 @@
-package commit
+package consensus
 
 import (
 	"slices"
@@ -105,7 +105,7 @@ func (b *batch) around(item int) [][]*call {
 type call struct {
 	items   []fsm.Item
 	size    int
-	pace    Pace
+	pace    pace
 	arrived time.Time
 	state   atomic.Int32
 	done    chan struct{}
@@ -129,3 +129,17 @@ type proposal struct {
 	res     fsm.BatchResult
 	err     error
 }
+
+// pace is how soon a call must be committed.
+type pace int
+
+const (
+	// atOnce commits as soon as a slot is free.
+	atOnce pace = iota
+	// gathered waits up to gatherFor for others of its kind on this node, see gather.
+	gathered
+	// mayWait waits on the leader for some time after the last entry (committerConfig.RenewalWait), unless many renewals
+	// arrive. Several then share an entry, which costs as much to store for one as for hundreds (docs/adr/0028).
+	// Anything that may not wait takes the waiting ones along.
+	mayWait
+)
