@@ -184,17 +184,6 @@ func TestOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
 }
 
-// A life that began while the server knew an older one must not inherit the older one's override.
-func TestOverrideOfAnOldLifeEndsAtAEurekaServer(t *testing.T) {
-	f := peertest.NewEureka(t)
-	f.ClientCall(t, "POST", "/apps/ORDERS", peertest.ClientOf("ORDERS", "i1", 500), 204)
-	f.ClientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
-	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
-	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
-	f.Has(t, "ORDERS/i1 UP 1000")
-}
-
 func TestResultOf404BringsTheWholeInstance(t *testing.T) {
 	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
 	for _, single := range []bool{false, true} {

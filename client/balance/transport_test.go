@@ -424,19 +424,6 @@ func TestTransportGoesOnWhileAnInstanceIsDeadAndListed(t *testing.T) {
 		"the dead instance was dialled %d times in %d calls, want once, or once by each of %d callers", n, callers*calls, callers)
 }
 
-func TestTransportAsksForTheInstancesNameByTLS(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.TLS.ServerName) }))
-	t.Cleanup(s.Close)
-	instance := at("1", s.URL)
-	instance.HostName = "example.com" // which the certificate is for
-	base := s.Client().Transport.(*http.Transport).Clone()
-	base.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
-	}
-	resp := need.Got(get(t, list(instance).transport(t, Config{Base: base}), "https://orders/"))(t)
-	expect.Equal(t, read(t, resp), "example.com", "the handshake asked for")
-}
-
 // As a websocket needs it.
 func TestTransportLeavesAnUpgradedConnectionToTheCaller(t *testing.T) {
 	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -621,11 +608,6 @@ func TestTransportKeepsAConnectionForTheNextCall(t *testing.T) {
 	})
 }
 
-// Not every RoundTripper keeps connections.
-func TestTransportLeavesABaseWithoutIdleConnectionsAlone(t *testing.T) {
-	list().transport(t, Config{Base: baseFunc(ok)}).CloseIdleConnections()
-}
-
 // content is a body that can be read only once.
 type content struct {
 	io.Reader
@@ -691,13 +673,6 @@ func TestBodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
 		}
 		expect.That(t, err == nil && read(t, resp) == "text", "the second instance did not get the whole body: %v", err)
 	}
-}
-
-func TestBodyIsClosedWhenNoInstanceWasReached(t *testing.T) {
-	body := &content{Reader: strings.NewReader("text")}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
-	expect.That(t, expect.Err(list(instances("ORDERS", 2)...).transport(t, Config{Base: &network{}}).RoundTrip(r)) != nil, "no error")
-	expect.That(t, body.closed == 1, "the body was closed %d times, want once", body.closed)
 }
 
 // A Base may close what it got later, from another goroutine.

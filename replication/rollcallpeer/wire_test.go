@@ -120,13 +120,6 @@ func sendable(level byte, b Body) Body {
 	return b
 }
 
-func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
-	for _, want := range someOps() {
-		got, err := reread(want)
-		expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
-	}
-}
-
 // reread returns the operation of an item sent by a node of the same datacenter.
 func reread(op registry.Op) (registry.Op, error) {
 	var m Message

@@ -158,26 +158,6 @@ func set(key, value string) kv.KeyOp {
 	return kv.KeyOp{Verb: kv.Set, Key: key, Value: []byte(value)}
 }
 
-func acquire(key, session string) kv.KeyOp {
-	return kv.KeyOp{Verb: kv.Acquire, Key: key, Session: session}
-}
-
-func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
-		for _, n := range c.nodes { // one of them leads, the others forward
-			key := "of-" + n.cfg.Node
-			write := set(key, "v")
-			done := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &write}, {Key: &kv.KeyOp{Verb: kv.Get, Key: key}}, {Catalog: &registry.CatalogOp{}}}})
-			expect.That(t, done.OK && len(done.Pairs) == 2 && len(done.Found) == 1 && done.Found[0].Pairs == 2 && done.Found[0].Node != nil && string(done.Pairs[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
-			failed := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &kv.KeyOp{Verb: kv.CheckNotExists, Key: key}}}})
-			expect.That(t, !failed.OK && len(failed.Errors) == 1 && failed.Errors[0].What == fmt.Sprintf("key %q exists", key),
-				"%s: transaction that fails: %+v", n.cfg.Node, failed)
-			res, err := n.Coordination().Apply(t.Context(), acquire(key, sessionID(99)))
-			expect.That(t, err == nil && res[0].Refusal != "", "%s: acquire for a session that there is not: %+v, %v", n.cfg.Node, res, err)
-		}
-	})
-}
-
 func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
 	inCluster(t, 3, func(cfg *store.Config) { cfg.Test.NoBatching = true }, func(t *testing.T, c *testCluster) {
 		leader := c.nodes[c.leader()]

@@ -22,28 +22,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
-		leader := c.nodes[c.leader()].cfg.Node
-		for _, n := range c.nodes {
-			var st membership.Status
-			eventually(t, "all nodes reach "+n.cfg.Node, func() bool {
-				st = n.members.Status(context.Background())
-				for _, node := range st.Nodes {
-					if !node.Reachable {
-						return false
-					}
-				}
-				return st.Leader == leader
-			})
-			expect.That(t, st.ClusterID != "" && st.Term != 0 && len(st.Nodes) == 3, "%s: %+v", n.cfg.Node, st)
-			for _, node := range st.Nodes {
-				expect.Equal(t, node.Role, map[bool]string{true: "leader", false: "follower"}[node.ID == leader], "%s says that %s is", n.cfg.Node, node.ID)
-			}
-		}
-	})
-}
-
 func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		moved := (c.leader() + 1) % 3

@@ -352,13 +352,3 @@ func TestIdentityIsTheOneBeforeOrAfterACrash(t *testing.T) {
 		need.That(t, again.ServerID == written.ServerID && again.Boot > written.Boot, "%d bytes were written: the node is %s in start %d", n, again.ServerID, again.Boot)
 	}
 }
-
-func TestMakeDirMakesWhatIsAboveIt(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b", "c")
-	for range 2 {
-		need.OK(t, MakeDir(dir))
-	}
-	need.Got(os.ReadDir(dir))(t)
-	need.OK(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	expect.That(t, MakeDir(filepath.Join(dir, "file", "d")) != nil, "a directory was made below a file")
-}

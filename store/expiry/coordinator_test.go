@@ -123,36 +123,6 @@ func TestCoordinatorEndsASessionWithinItsTTL(t *testing.T) {
 	}
 }
 
-func TestCoordinatorGivesALockToTheNextAsSoonAsItsLockDelayIsOver(t *testing.T) {
-	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		g.pass(2 * time.Second)
-		holder, next := g.session(1, 10*time.Second, 5*time.Second, 0), g.session(2, 0, 0, 0)
-		g.applyKV(
-			kv.AcquirePermit{Kind: kv.Lock, Name: "l", Session: holder},
-			kv.AcquirePermit{Kind: kv.Lock, Name: "l", Session: next, Wait: time.Hour.Milliseconds()},
-		)
-		holds := func() bool {
-			p, _ := g.machine.KV().Permits(kv.Lock, "l")
-			return p != nil && len(p.Holders) == 1 && p.Holders[0].Session == next
-		}
-		g.pass(14900 * time.Millisecond)
-		expect.That(t, !holds(), "given within the lock-delay")
-		g.pass(300 * time.Millisecond)
-		expect.That(t, holds(), "not given when the lock-delay was over")
-	})
-}
-
-func TestCoordinatorChargesNoSessionForAStall(t *testing.T) {
-	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		g.pass(2 * time.Second)
-		renewed := g.session(1, 10*time.Second, 0, 5*time.Second)
-		g.pass(9 * time.Second)
-		time.Sleep(time.Minute) // the process is stopped
-		g.pass(30 * time.Second)
-		g.wantLive(renewed)
-	})
-}
-
 func TestCoordinatorEndsNothingAfterAStallBeforeClientsCouldRenew(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
@@ -356,12 +326,6 @@ func TestLeaseClockCountsWhatItLoses(t *testing.T) {
 	if lost := time.Duration(c.lost.Load()); lost != want {
 		t.Errorf("lost %v with a pause, want %v", lost, want)
 	}
-}
-
-func TestLeaseClockGlanceShowsTheNewBaseAtOnce(t *testing.T) {
-	var c Clock
-	c.Start(7000, time.Now())
-	expect.Equal(t, c.Glance(), 7000, "got")
 }
 
 func TestLeaseClockCountsStalls(t *testing.T) {

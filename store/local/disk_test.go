@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -253,18 +252,6 @@ func TestRegistryFileDropsWhatIsForgotten(t *testing.T) {
 	}
 }
 
-func TestRegistryFileWritesManyLeasesInOneGo(t *testing.T) {
-	g := need.Got(newDiskRig(t.TempDir()))(t)
-	defer func() { g.disk.close() }()
-	const many = 20_000
-	for i := range many {
-		g.apply(registry.Register{Instance: instance(fmt.Sprint("A", i%7), fmt.Sprint("i", i), 90)})
-	}
-	need.OK(t, g.flush(true))
-	loaded := need.Got(g.reopen())(t)
-	expect.That(t, len(loaded.Leases) == many, "%d leases, want %d", len(loaded.Leases), many)
-}
-
 func TestRegistryFileHasOneNameForAnInstance(t *testing.T) {
 	long := strings.Repeat("x", 40_000)
 	keys := []registry.Key{
@@ -370,13 +357,6 @@ func TestFlushThatIsSlowKeepsOnlyItsOwnCallersWaiting(t *testing.T) {
 	})
 }
 
-func TestDiskIsSlowFromTheStartIfTheSettingsSay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		startLocal(t, func(c *store.Config) { c.Test.SyncDelay = time.Second })
-		expect.Equal(t, time.Since(began), time.Second, "the start, which writes once, takes")
-	})
-}
 func TestRegistryFileThatIsDamagedIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 	g, err := newDiskRig(t.TempDir())
 	need.OK(t, err)

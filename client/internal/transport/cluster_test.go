@@ -83,11 +83,6 @@ func TestWriteHasThreeOutcomes(t *testing.T) {
 	}
 }
 
-func TestReadThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
-	_, err := clusterOf(t, fake.Servers{"a": fake.CutOff, "b": fake.Unreachable}, "a", "b").fetch(t.Context(), "apps")
-	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "fetch: %v, want an error that is not an unknown outcome", err)
-}
-
 func TestServerThatIsSilentCostsOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clusterOf(t, fake.Servers{"a": fake.Silent, "b": fake.Always(200, "")}, "a", "b")
