@@ -69,7 +69,7 @@ func (g *guarded) full(old *Snapshot, response []*registry.Instance, now time.Ti
 	for i := range old.All() {
 		switch key := i.Key(); {
 		case present[key]:
-		case g.mayStay(key, now) && (g.isHeld(key) || doubt.of(key.App)):
+		case g.mayStay(key, now) && (!g.since[key].IsZero() || doubt.of(key.App)):
 			held[key] = g.lackingSince(key, now)
 		default:
 			edit.remove(key)
@@ -84,11 +84,6 @@ func (g *guarded) release(key registry.Key) { delete(g.since, key) }
 
 // held returns the number of held instances.
 func (g *guarded) held() int { return len(g.since) }
-
-func (g *guarded) isHeld(key registry.Key) bool {
-	_, held := g.since[key]
-	return held
-}
 
 // lackingSince returns when an instance that the current response lacks was first missing.
 func (g *guarded) lackingSince(key registry.Key, now time.Time) time.Time {

@@ -273,7 +273,7 @@ func (g listings) with(moves []move) listings {
 	if len(moves) == 0 {
 		return g
 	}
-	slices.SortFunc(moves, compareMoves)
+	slices.SortFunc(moves, func(a, b move) int { return cmp.Or(strings.Compare(a.name, b.name), a.key.Compare(b.key)) })
 	next := make(listings, 0, len(g)+1)
 	for len(moves) > 0 {
 		name := moves[0].name
@@ -315,11 +315,4 @@ func (g *listing) with(moves []move) *listing {
 	}
 	next = append(next, members...)
 	return &listing{name: g.name, members: slices.Clip(next)} // clipped, so that an append makes another list
-}
-
-func compareMoves(a, b move) int {
-	if c := strings.Compare(a.name, b.name); c != 0 {
-		return c
-	}
-	return a.key.Compare(b.key)
 }
