@@ -74,7 +74,7 @@ test-all: export ROLLCALL_RACE_BIN := $(CURDIR)/$(BIN)-race
 test-all: check race-node clients site test
 	$(GO) test -shuffle=on -run '$(ELSEWHERE)' $(call in,integration/elsewhere.txt)
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -shuffle=on -timeout 60m -parallel $(shell expr $(PARALLEL) '*' 2) -skip '$(GATE)' ./integration
-	$(GO) vet -tags planted ./cmd/internal/node
+	$(GO) vet -overlay integration/testdata/planted/overlay.json ./cmd/internal/node
 	$(GO) vet -tags kept ./cmd/bench/report
 	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/own
 	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv

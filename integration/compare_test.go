@@ -140,18 +140,20 @@ func (c comparison) onlyVerdict(t *testing.T) comparedVerdict {
 func (v comparedVerdict) broke(prefix string) bool { return len(v.brokenLimits(prefix)) > 0 }
 
 // plantedProgram builds the program with the faults that tests can plant.
-func plantedProgram(t *testing.T) string { return taggedProgram(t, "planted") }
+func plantedProgram(t *testing.T) string {
+	return otherProgram(t, "-overlay=integration/testdata/planted/overlay.json")
+}
 
-// taggedPrograms has the programs that were built with tags, by the tags.
-var taggedPrograms sync.Map
+// otherPrograms has the programs that were built with a flag, by the flag.
+var otherPrograms sync.Map
 
-// taggedProgram builds the program under test with tags, once, with the race detector if the program under test has
+// otherProgram builds the program under test with a flag, once, with the race detector if the program under test has
 // it.
-func taggedProgram(t *testing.T, tags string) string {
+func otherProgram(t *testing.T, flag string) string {
 	t.Helper()
-	build, _ := taggedPrograms.LoadOrStore(tags, sync.OnceValues(func() (string, error) {
-		path := filepath.Join(built, "rollcall-"+tags)
-		args := []string{"build", "-tags", tags, "-o", path}
+	build, _ := otherPrograms.LoadOrStore(flag, sync.OnceValues(func() (string, error) {
+		path := filepath.Join(built, "rollcall"+strings.NewReplacer("=", "-", "/", "-").Replace(flag))
+		args := []string{"-C", "..", "build", flag, "-o", path}
 		info, err := buildinfo.ReadFile(os.Getenv("ROLLCALL_BIN"))
 		if err != nil {
 			return "", err
@@ -161,8 +163,8 @@ func taggedProgram(t *testing.T, tags string) string {
 				args = append(args, "-race")
 			}
 		}
-		if out, err := exec.Command("go", append(args, "../cmd/rollcall")...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build the program with tags %s: %w\n%s", tags, err, out)
+		if out, err := exec.Command("go", append(args, "./cmd/rollcall")...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build the program with %s: %w\n%s", flag, err, out)
 		}
 		return path, nil
 	}))

@@ -80,7 +80,7 @@ func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
 	if len(orders) == 1 {
 		t.Parallel() // all of them need thousands of heartbeats, and have the machine to themselves
 	}
-	next := taggedProgram(t, "nextlevel")
+	next := otherProgram(t, "-tags=nextlevel")
 	for _, order := range orders {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			c := StartCluster(t, Config{Settings: map[string]string{"cluster.finalize-after": "0s"}})
@@ -139,7 +139,7 @@ func mustRefuseOldVersions(t *testing.T, c *Cluster) {
 // Before the level rises, the way back is open: the older version starts on the same directories.
 func TestUpgradeCanBeTakenBackBeforeItIsFinal(t *testing.T) {
 	t.Parallel()
-	next := taggedProgram(t, "nextlevel")
+	next := otherProgram(t, "-tags=nextlevel")
 	c := StartCluster(t, Config{Settings: map[string]string{"cluster.finalize": "manual"}})
 	l := startLoad(t, 10, 20, 4, c.Nodes)
 	for _, program := range []string{next, ""} {
@@ -171,7 +171,7 @@ func TestUpgradeCanBeTakenBackAfterAPowerCut(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Settings: map[string]string{"cluster.finalize": "manual"}})
 	mustRegister(t, c.Leader(), Instance{App: "KEPT", ID: "before", Duration: 300})
-	for version, program := range []string{taggedProgram(t, "nextlevel"), ""} {
+	for version, program := range []string{otherProgram(t, "-tags=nextlevel"), ""} {
 		for _, n := range c.Nodes {
 			n.Kill()
 		}
@@ -193,7 +193,7 @@ func TestOperationOfAnUpgradedFollowerIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	n := c.Others(c.Leader())[0]
-	n.change(t, taggedProgram(t, "nextlevel"))
+	n.change(t, otherProgram(t, "-tags=nextlevel"))
 	const clients, beats = 50, 10
 	for i := range clients {
 		mustRegister(t, n, Instance{App: "KEPT", ID: fmt.Sprint("kept-", i), Duration: 90})
@@ -223,7 +223,7 @@ func TestUpgradeWithoutTheGateStopsTheOtherNodes(t *testing.T) {
 	leader := c.Leader()
 	n := c.Others(leader)[0]
 	n.Stop(t)
-	n.runs = taggedProgram(t, "nextlevel,nogate")
+	n.runs = otherProgram(t, "-tags=nextlevel,nogate")
 	n.Start(t)
 	others := c.Others(n)
 	// It leads sooner or later, if the others stop leading whenever they do.
@@ -251,7 +251,7 @@ func TestVersionThatReadsNothingOfWhatIsThereSaysWhichToGoThrough(t *testing.T) 
 	n := c.Nodes[0]
 	mustRegister(t, n, Instance{App: "A", ID: "a", Duration: 90})
 	n.Stop(t)
-	n.runs = taggedProgram(t, "skiplevel")
+	n.runs = otherProgram(t, "-tags=skiplevel")
 	n.Start(t)
 	code := n.ExitCode(t, ReadyLimit)
 	expect.That(t, code != 0 && strings.Contains(n.Output(t), "go through version 0.2 first"), "exit code %d, output %s", code, n.Output(t))
@@ -264,7 +264,7 @@ func TestVersionThatReadsNothingOfWhatIsThereSaysWhichToGoThrough(t *testing.T) 
 // Without consensus each node writes the lowest level of its datacenter until all read the next one.
 func TestUpgradeWithoutConsensus(t *testing.T) {
 	t.Parallel()
-	next := taggedProgram(t, "nextlevel")
+	next := otherProgram(t, "-tags=nextlevel")
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"cluster.finalize": "manual"}})
 	c.awaitLevel(t, 3) // a new node rises to what all of its datacenter read
 	l := startLoad(t, 10, 20, 4, c.Nodes)

@@ -18,7 +18,7 @@
 //	limit.go        refuses what clients want to add beyond the room that there is: by disk.go, which measures the
 //	                disk; quota.go, the limits on what is stored; names.go, new names with invisible characters
 //	memory.go       garbage collection, and memory that an idle node gives back
-//	planted_on.go   faults for tests of the comparison, in builds with the tag planted
+//	planted.go      what tests of the comparison replace, to plant faults
 package node
 
 import (

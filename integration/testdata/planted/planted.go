@@ -1,5 +1,3 @@
-//go:build planted
-
 package node
 
 import (
@@ -19,8 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// plantedEnv names the fault that every node of a program built with the tag planted has: what the comparison must
-// find.
+// plantedEnv names the fault that every node of a program built with this overlay has: what the comparison must find.
 //
 //	local-reads            linearizable reads read the node's own state
 //	late-reads             linearizable reads are answered late, from a view that is up to a second old
