@@ -22,6 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -411,13 +412,13 @@ func TestCommandsAreDocumentedWithTheirExamplesAndFlags(t *testing.T) {
 	page := need.Got(os.ReadFile("../../docs/reference/cli.md"))(t)
 	shared := &cobra.Command{}
 	new(cli.Output).AddFlag(shared)
-	for _, lack := range cli.Undocumented(newRootCommand(), string(page), shared.Flags()) {
+	for _, lack := range golden.Undocumented(newRootCommand(), string(page), shared.Flags()) {
 		t.Errorf("docs/reference/cli.md: %s", lack)
 	}
 }
 
 func TestCommandsInDocumentsAreThoseOfTheProgram(t *testing.T) {
-	faults, commands, err := cli.Misused(os.DirFS("../.."), newRootCommand)
+	faults, commands, err := golden.Misused(os.DirFS("../.."), newRootCommand)
 	need.OK(t, err)
 	need.That(t, commands > 20, "the documents have %d commands", commands)
 	for _, fault := range faults {

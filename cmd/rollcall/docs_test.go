@@ -53,7 +53,7 @@ func TestDocumentsHaveEveryCommandWithItsExamplesAndFlags(t *testing.T) {
 	shared := &cobra.Command{}
 	new(connection).addFlags(shared)
 	config.AddFlags(shared.Flags())
-	for _, lack := range cli.Undocumented(newRootCommand(), document(t, cliPage), shared.Flags()) {
+	for _, lack := range golden.Undocumented(newRootCommand(), document(t, cliPage), shared.Flags()) {
 		t.Errorf("%s: %s", cliPage, lack)
 	}
 }
@@ -73,7 +73,7 @@ func TestDocumentsHaveEveryExitCode(t *testing.T) {
 }
 
 func TestCommandsInDocumentsAreThoseOfTheProgram(t *testing.T) {
-	faults, commands, err := cli.Misused(os.DirFS("../.."), newRootCommand)
+	faults, commands, err := golden.Misused(os.DirFS("../.."), newRootCommand)
 	need.OK(t, err)
 	need.That(t, commands > 300, "the documents have %d commands", commands)
 	for _, fault := range faults {

@@ -1,6 +1,6 @@
 // Package golden compares what is written to disks and peers with golden bytes, in files with a section of hex digits
-// for each, and what pages show of the code with the code. Only tests import it. go test ./PACKAGE -update rewrites
-// them.
+// for each, and what pages show of the code with the code: parts that are made of it, and the commands of programs.
+// Only tests import it. go test ./PACKAGE -update rewrites the bytes and the parts.
 package golden
 
 import (

@@ -1,4 +1,4 @@
-package cli
+package golden
 
 import (
 	"errors"
@@ -12,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
-
-// The functions of this file check documents against a program's commands. They are for the programs' tests.
 
 // Undocumented returns what a page lacks of a program's commands: each needs a section with its examples and flags.
 // Flags that the page describes once for all commands are shared.
