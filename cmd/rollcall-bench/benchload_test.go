@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -107,7 +106,7 @@ func (s *sending) hand(n int, warm bool) {
 	turn := load.Turn{Warm: warm}
 	if s.rate > 0 {
 		turn.Due = s.begun.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
-		wire.SleepUntil(turn.Due)
+		load.SleepUntil(turn.Due)
 	}
 	s.turns <- turn
 }
@@ -123,7 +122,7 @@ func (s *sending) finish(b *testing.B) *load.BulkResult {
 }
 
 // exchange sends a request and returns how long its response took.
-func exchange(c *wire.Conn, request []byte, want int) (time.Duration, error) {
+func exchange(c *load.Conn, request []byte, want int) (time.Duration, error) {
 	begin := time.Now()
 	status, err := c.Exchange(request)
 	if err == nil && status != want {
@@ -135,7 +134,7 @@ func exchange(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 // once sends one request over a connection of its own, and returns how long its response took.
 func once(b *testing.B, addr string, request []byte, want int) time.Duration {
 	b.Helper()
-	c := need.Got(wire.Dial(addr, time.Now().Add(time.Minute)))(b)
+	c := need.Got(load.Dial(addr, time.Now().Add(time.Minute)))(b)
 	defer c.Close()
 	return need.Got(exchange(c, request, want))(b)
 }

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -190,7 +189,7 @@ func BenchmarkRenewAtOnce(b *testing.B) {
 
 // sizeOf returns the bytes of a document, compressed.
 func sizeOf(b *testing.B, addr, path string) int64 {
-	c := need.Got(wire.Dial(addr, time.Now().Add(time.Minute)))(b)
+	c := need.Got(load.Dial(addr, time.Now().Add(time.Minute)))(b)
 	defer c.Close()
 	need.Got(exchange(c, fetchesOf(path)(0, 1)(), http.StatusOK))(b)
 	return c.Size()
@@ -281,13 +280,13 @@ func benchmarkLeasesEnd(b *testing.B, c *benchCluster, all benchFleet) {
 		mortal := benchFleet{name: fmt.Sprint("mortal", turn), size: n, inApp: n, lease: benchLease{interval: 2, duration: 6}}
 		need.OK(b, mortal.registerAt(b.Context(), leader))
 		end := time.Now().Add(time.Duration(mortal.lease.duration) * time.Second)
-		wire.SleepUntil(end)
+		load.SleepUntil(end)
 		for _, addr := range c.addrs() {
 			look := fetchesOf("/eureka/apps/"+strings.ToUpper(mortal.app(0)))(0, 1)()
-			conn := need.Got(wire.Dial(addr, end.Add(time.Minute)))(b)
+			conn := need.Got(load.Dial(addr, end.Add(time.Minute)))(b)
 			for status := 0; status != http.StatusNotFound; {
 				status = need.Got(conn.Exchange(look))(b)
-				wire.Pause(b.Context(), 10*time.Millisecond)
+				load.Pause(b.Context(), 10*time.Millisecond)
 			}
 			conn.Close()
 		}
@@ -368,7 +367,7 @@ func awaitWatchers(b *testing.B, addrs []string, app string, watchers int, read 
 	var took []time.Duration
 	f := benchFleet{name: app, size: 1, inApp: 1 << 30}
 	for i := 0; b.Loop(); i++ {
-		wire.Pause(b.Context(), pause)
+		load.Pause(b.Context(), pause)
 		sent := time.Now()
 		once(b, addrs[i%len(addrs)], f.registration(i), http.StatusNoContent)
 		for range watchers {
@@ -439,7 +438,7 @@ func BenchmarkHandOverLock(b *testing.B) {
 	released <- time.Time{}
 	var took []time.Duration // belongs to the holder
 	for i, session := range openSessions(b, c, 100) {
-		conn := need.Got(wire.Dial(c.addrs()[i%benchNodes], time.Now().Add(10*time.Minute)))(b)
+		conn := need.Got(load.Dial(c.addrs()[i%benchNodes], time.Now().Add(10*time.Minute)))(b)
 		defer context.AfterFunc(ctx, func() { conn.Close() })() // when another contender has failed
 		const lock = "/v1/rollcall/locks/bench?session="
 		acquire := putJSON(lock+session+"&wait=10m", "")
@@ -502,10 +501,10 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			return leading, following
 		}
-		wire.Pause(b.Context(), turn/4) // until the work of its start has ended
+		load.Pause(b.Context(), turn/4) // until the work of its start has ended
 		leading, following := used()
 		for b.Loop() {
-			wire.Pause(b.Context(), turn)
+			load.Pause(b.Context(), turn)
 		}
 		l, f := used()
 		b.ReportMetric(0, "ns/op")

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
@@ -87,7 +87,7 @@ func await(ctx context.Context, what string, limit time.Duration, reached func(c
 		if yes && err == nil {
 			return nil
 		}
-		if !wire.Pause(ctx, pause) {
+		if !load.Pause(ctx, pause) {
 			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -324,7 +323,7 @@ func mustBePeers(t *testing.T, c *eurekaCluster) {
 
 func registerByLoad(t *testing.T, n compare.Node, id string) {
 	t.Helper()
-	conn := need.Got(wire.Dial(n.HTTP, time.Now().Add(time.Minute)))(t)
+	conn := need.Got(load.Dial(n.HTTP, time.Now().Add(time.Minute)))(t)
 	defer conn.Close()
 	status, err := conn.Exchange(load.Registration("A", id, 1, 1200, 3600))
 	need.That(t, err == nil && status == http.StatusNoContent, "register %s at %s: status %d, %v", id, n.Name, status, err)

@@ -26,7 +26,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -514,7 +513,7 @@ func (l *lateness) watch(ctx context.Context) {
 	l.waits = load.NewLatency()
 	for {
 		due := time.Now().Add(lateEvery)
-		if !wire.Pause(ctx, lateEvery) {
+		if !load.Pause(ctx, lateEvery) {
 			return
 		}
 		l.add(time.Since(due))

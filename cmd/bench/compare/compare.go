@@ -1,7 +1,18 @@
-// Package compare runs scenarios in all columns on clusters of real processes, and collects what was measured. It
-// starts no process itself (Launch does), and judges nothing (package verdict). Its files: compare.go has what a
-// comparison needs from a cluster, run.go the trials, their order and what is said meanwhile, one.go one trial,
-// inject.go when faults come, strike.go what they do.
+// Package compare runs scenarios in all columns on clusters of real processes, observes them, and collects what was
+// measured. It starts no process itself (Launch does), and judges nothing (package verdict). Its files:
+//
+//	compare.go     what a comparison needs from a cluster
+//	run.go         the trials, their order, and what is said meanwhile
+//	one.go         one trial
+//	inject.go      when faults come
+//	strike.go      what they do
+//	observe.go     the state of an observation, and how a node is asked
+//	observation.go its parts, their run, and what they add to a trial
+//	lists.go       the lists of each node, ten times a second
+//	nodes.go       what each node says of itself, and what its process and the machine do
+//	sightings.go   registrations whose way to every node is timed
+//	lookout.go     the search for them at one node in one way
+//	ending.go      what nodes hold at the end
 package compare
 
 import (

@@ -8,11 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
-	"github.com/seed-20419f34/rollcall/cmd/bench/observe"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
@@ -59,11 +56,11 @@ type run struct {
 
 	cluster  Cluster // nil if it could not be started
 	nodes    []Node
-	book     truth.Book
+	book     trial.Book
 	reach    load.Reach
 	history  load.History
 	load     *load.Load
-	observer *observe.Observer
+	observer *observer
 	began    time.Time
 }
 
@@ -154,8 +151,8 @@ func (r *run) register(ctx context.Context) error {
 func (r *run) awaitListed(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, spreading+r.waits().listed)
 	defer cancel()
-	if wire.Pause(waiting, spreading) {
-		observe.AwaitListed(waiting, r.addresses(), &r.book)
+	if load.Pause(waiting, spreading) {
+		awaitListed(waiting, r.addresses(), &r.book)
 	}
 	return ctx.Err()
 }
@@ -180,15 +177,14 @@ func (r *run) addresses() []string {
 // measure runs the load, the faults and the observation, and records their results.
 func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	r.began = time.Now().Add(headStart)
-	watched := r.watched()
-	r.observer = observe.New(watched)
+	r.observer = newObserver(r.watched())
 	loading, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil) // not earlier: instances send heartbeats until the end
 	observing, stop := context.WithCancel(ctx)
 	var observers sync.WaitGroup
 	observers.Go(func() {
 		if until(observing, r.began.Add(-headStart)) {
-			r.observer.Run(observing)
+			r.observer.run(observing)
 		}
 	})
 	faults, err := r.underLoad(loading, giveUp)
@@ -201,8 +197,8 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	t.Faults = faults
 	t.Series, t.Clients, t.Forgotten = r.load.Series(), r.load.Clients(), r.load.Forgotten(r.began)
 	t.History = r.history.Calls(r.began)
-	r.observer.Into(t)
-	t.Ending = r.ending(ctx, watched, t)
+	r.observer.into(t)
+	t.Ending = r.ending(ctx, t)
 	t.Ended = trial.Since(r.began, time.Now())
 	if t.Agreed == 0 {
 		t.Agreed = t.Ended
@@ -210,8 +206,8 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	return err
 }
 
-func (r *run) watched() observe.Config {
-	c := observe.Config{
+func (r *run) watched() observed {
+	c := observed{
 		Nodes: r.addresses(), Column: r.turn.column, Began: r.began, Length: r.length(), Book: &r.book,
 		Sightings: r.turn.scenario.Load.Sightings, Usage: r.cluster.Usage, Renewals: r.load.Renewals, Machine: r.health, Seed: r.turn.seed,
 	}
@@ -258,7 +254,7 @@ func (r *run) underLoad(ctx context.Context, giveUp context.CancelCauseFunc) ([]
 func (r *run) injector() *injector {
 	i := &injector{
 		scenario: r.turn.scenario, cluster: r.cluster, clients: r.load, links: &r.reach, mark: r.book.Mark,
-		drop: r.observer.Drop, began: r.began, length: r.length(),
+		drop: r.observer.drop, began: r.began, length: r.length(),
 	}
 	for _, n := range r.nodes {
 		i.nodes = append(i.nodes, scenario.Place{Name: n.Name, Datacenter: n.Datacenter})
@@ -279,20 +275,20 @@ func (r *run) leader(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderWithin, fmt.Errorf("find the leader: no leader within %s", leaderWithin))
 	defer cancel()
 	for {
-		if leader := r.observer.Leader(min(scenario.NodesPerDatacenter, len(r.nodes))); leader >= 0 {
+		if leader := r.observer.leader(min(scenario.NodesPerDatacenter, len(r.nodes))); leader >= 0 {
 			return leader, nil
 		}
-		if !wire.Pause(ctx, leaderPoll) {
+		if !load.Pause(ctx, leaderPoll) {
 			return 0, context.Cause(ctx)
 		}
 	}
 }
 
 // ending also fills in the trial's sealed instances: the nodes are asked for them.
-func (r *run) ending(ctx context.Context, watched observe.Config, t *trial.Trial) []trial.Ending {
+func (r *run) ending(ctx context.Context, t *trial.Trial) []trial.Ending {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
-	held := observe.Held{Lease: r.leaseEnds()}
+	held := held{Lease: r.leaseEnds()}
 	held.App, held.Keys = r.load.Keys()
 	held.SealedApp, t.Sealed = r.load.Sealed(r.began)
 	for _, s := range t.Sealed {
@@ -303,12 +299,12 @@ func (r *run) ending(ctx context.Context, watched observe.Config, t *trial.Trial
 			held.Lost = append(held.Lost, f.Nodes...)
 		}
 	}
-	endings, agreed := observe.End(ctx, watched, held)
+	endings, agreed := r.observer.end(ctx, held)
 	if !agreed {
 		t.Agreed = -1
 	}
 	for i := range endings {
-		endings[i].Watched = r.observer.Watched(endings[i].Node)
+		endings[i].Watched = r.observer.watched(endings[i].Node)
 	}
 	return endings
 }
@@ -335,12 +331,12 @@ func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
 	ended := r.began.Add(r.deaths(faults))
 	healing, cancel := context.WithTimeout(ctx, max(within, time.Until(ended)))
 	defer cancel()
-	await(healing, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	await(healing, func() bool { return r.observer.healed() && time.Now().After(ended) })
 	r.book.Mark()
-	await(healing, r.observer.Healed)
+	await(healing, r.observer.healed)
 	sighting, cancel := context.WithTimeout(ctx, sightWithin)
 	defer cancel()
-	await(sighting, r.observer.Sighted)
+	await(sighting, r.observer.sighted)
 }
 
 // deaths returns the time, from the load's start, at which the leases of all instances that died must have ended, or 0
@@ -364,6 +360,6 @@ func (r *run) deaths(faults []trial.Fault) time.Duration {
 
 // await asks at an interval until it is done or ctx ends.
 func await(ctx context.Context, done func() bool) {
-	for !done() && wire.Pause(ctx, healPoll) {
+	for !done() && load.Pause(ctx, healPoll) {
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/observe"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -53,7 +52,7 @@ func TestRunMeasuresEachColumnOnAClusterOfItsOwn(t *testing.T) {
 	s := small()
 	s.Settings = map[string]string{"data.sync": "always"}
 	s.Faults = []scenario.Fault{{At: scenario.Moment{Percent: 30}, For: scenario.Moment{Percent: 40}, Kind: scenario.Kill, Nodes: "leader"}}
-	// The last heartbeats that it waits for come after the load, while others still observe.
+	// The last heartbeats that it waits for come after the load, while others still
 	l := &launcher{t: t, change: func(_ int, c *fakeCluster) error {
 		c.rest = 9
 		return nil
@@ -346,7 +345,7 @@ func small() scenario.Scenario {
 func TestLeaderThatIsNotElectedInTimeIsAnError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	r := run{nodes: make([]Node, 3), observer: observe.New(observe.Config{Nodes: []string{"a", "b", "c"}})}
+	r := run{nodes: make([]Node, 3), observer: newObserver(observed{Nodes: []string{"a", "b", "c"}})}
 	got, err := r.leader(ctx)
 	expect.That(t, err != nil, "leader is %d, want an error", got)
 }

@@ -131,7 +131,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 	}
 }
 
-// The mark separates what was acknowledged before the healing from what comes after it (truth.Book).
+// The mark separates what was acknowledged before the healing from what comes after it (trial.Book).
 func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // Workload makes the requests of one connection out of conns: each call of the returned function returns the next one,
@@ -118,7 +116,7 @@ type bulkSender struct {
 	until  time.Time       // when every exchange fails
 	next   func() []byte   // of the workload
 
-	c         *wire.Conn
+	c         *Conn
 	err       error           // of the last dial, which left no connection
 	latencies []time.Duration // of the right responses that count
 	body      int64           // bytes of the newest right response's body
@@ -127,8 +125,8 @@ type bulkSender struct {
 
 // dial makes a new connection.
 func (s *bulkSender) dial() {
-	var c *wire.Conn
-	if c, s.err = wire.Dial(s.target, s.until); s.err == nil {
+	var c *Conn
+	if c, s.err = Dial(s.target, s.until); s.err == nil {
 		s.c = c
 	}
 }
@@ -174,7 +172,7 @@ func (s *bulkSender) exchange(request []byte) (ok bool, done time.Time) {
 		}
 	}
 	status, err := s.c.Exchange(request)
-	for err == nil && (status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout) && s.Insist && wire.Pause(s.ctx, insistPause) {
+	for err == nil && (status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout) && s.Insist && Pause(s.ctx, insistPause) {
 		status, err = s.c.Exchange(request)
 	}
 	done = time.Now()

@@ -28,7 +28,7 @@ func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r
 func ok(int64, http.ResponseWriter, *http.Request) {}
 
 func get1(int, int) func() []byte {
-	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+	return func() []byte { return readRequest }
 }
 
 // times is a workload that ends after n requests of each connection.

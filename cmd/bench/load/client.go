@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
@@ -31,14 +30,14 @@ type client struct {
 	order []int  // nodes of the call under way; reused
 
 	mu   sync.Mutex
-	conn *wire.Conn // of the try under way, or nil
-	node int        // target of the try
+	conn *Conn // of the try under way, or nil
+	node int   // target of the try
 }
 
 // link is a client's relation to one node.
 type link struct {
-	conn         *wire.Conn // nil if closed
-	skippedUntil time.Time  // until then other nodes, if any, are called instead
+	conn         *Conn     // nil if closed
+	skippedUntil time.Time // until then other nodes, if any, are called instead
 }
 
 func (l *Load) newClient(home int) *client {
@@ -132,7 +131,7 @@ func (c *client) call(ctx context.Context, request []byte, nodes ...int) callRes
 	}
 	r.done = time.Now()
 	if c.load.Closed && r.outcome == trial.Unreached {
-		wire.Pause(ctx, refusedPause) // no schedule keeps it from retrying at once
+		Pause(ctx, refusedPause) // no schedule keeps it from retrying at once
 	}
 	return r
 }
@@ -174,7 +173,7 @@ func (c *client) try(ctx context.Context, node int, request []byte) (outcome tri
 		return outcomeOf(status), status
 	}
 	c.hangUp(node)
-	if errors.Is(err, wire.ErrNotSent) {
+	if errors.Is(err, errNotSent) {
 		return trial.Unreached, 0
 	}
 	if !aborted {
@@ -191,7 +190,7 @@ func (c *client) connect(ctx context.Context, node int, deadline time.Time) (err
 		c.hangUp(node)
 	}
 	if l.conn == nil {
-		if l.conn, err = wire.DialContext(ctx, c.load.Nodes[node], deadline); err != nil {
+		if l.conn, err = dialContext(ctx, c.load.Nodes[node], deadline); err != nil {
 			return err
 		}
 	}
@@ -216,7 +215,7 @@ func (c *client) skip(node int, why error) {
 }
 
 // startTry lets abort end the try from now on, and returns false if the try would be aborted at once.
-func (c *client) startTry(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
+func (c *client) startTry(ctx context.Context, node int, conn *Conn, deadline time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil || !c.load.Reach.reaches(c.home, node) || conn.SetDeadline(deadline) != nil {

@@ -15,8 +15,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -155,7 +153,7 @@ func newTestLoad(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	t.Helper()
 	s.Heartbeat, s.Lease = scenario.Span(time.Minute), scenario.Span(3*time.Minute)
 	l, err := New(Config{
-		Nodes: c.addrs(), Load: s, Seed: 1, Prefix: "TEST", Timeout: 10 * time.Second, Book: new(truth.Book), History: new(History),
+		Nodes: c.addrs(), Load: s, Seed: 1, Prefix: "TEST", Timeout: 10 * time.Second, Book: new(trial.Book), History: new(History),
 	})
 	need.OK(t, err)
 	t.Cleanup(l.Stop)
@@ -173,7 +171,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); {
 		need.That(t, !time.Now().After(deadline), "not within 30 s: %s", what)
-		wire.Pause(t.Context(), 5*time.Millisecond)
+		Pause(t.Context(), 5*time.Millisecond)
 	}
 }
 
@@ -305,7 +303,7 @@ func TestCancelThatIsNotFoundCountsAsTheEndOfItsInstance(t *testing.T) {
 	c.decide(func(s seen) int { return map[string]int{http.MethodDelete: http.StatusNotFound}[s.method] })
 	send(t, l.streams(), "registers", 1)
 	id := c.requests(http.MethodPost, "")[0].id
-	ghosts := func() int { return l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
+	ghosts := func() int { return l.Book.Judge(0, trial.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
 	eventually(t, "a server that lists it lists a ghost", func() bool { return ghosts() == 1 })
 	expect.Equal(t, len(c.requests(http.MethodDelete, "")), 1, "cancels:")
 }
@@ -353,7 +351,7 @@ func TestBookKnowsOfTriesThatMayTakeEffectLate(t *testing.T) {
 		{name: "not reached", a: callResult{outcome: trial.Unreached}, revived: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b, now := new(truth.Book), time.Now()
+			b, now := new(trial.Book), time.Now()
 			l := need.Got(New(Config{Nodes: []string{"a:1"}, Book: b}))(t)
 			b.Registering("i", 1, now)
 			b.Registered("i", 1, now)
@@ -361,7 +359,7 @@ func TestBookKnowsOfTriesThatMayTakeEffectLate(t *testing.T) {
 			l.write(described{id: "i"}, 2, trial.Write, func([]byte) callResult { return tc.a })
 			b.Canceling("i", 3, now)
 			b.Canceled("i", 3, now)
-			_, revived, _ := b.End(truth.Listing{"i": 2}, now.Add(time.Second), 0)
+			_, revived, _ := b.End(trial.Listing{"i": 2}, now.Add(time.Second), 0)
 			expect.That(t, len(revived) > 0 == tc.revived, "revived: %v, want %t", revived, tc.revived)
 		})
 	}

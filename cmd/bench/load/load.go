@@ -1,6 +1,6 @@
 // Package load sends what clients send, by a schedule that does not wait for responses, and records the outcomes. It
-// speaks HTTP/1.1 by hand over keep-alive connections (package wire), because it shares its cores with the servers that
-// it measures. It computes no figure from its records (package verdict). Its files:
+// speaks HTTP/1.1 by hand over keep-alive connections, because it shares its cores with the servers that it measures:
+// net/http's client costs more than those do. It computes no figure from its records (package verdict). Its files:
 //
 //	load.go      a load's settings, and the requests of an instance's client
 //	client.go    the one kind of client, its calls, and which nodes it can reach
@@ -9,6 +9,7 @@
 //	keys.go      reads and writes of the watched keys, and fetches
 //	records.go   counts and latencies, what single clients had to bear, and the history of the watched keys
 //	watchers.go  streams of changes
+//	conn.go      an HTTP/1.1 connection, which reads what the measured servers send and refuses everything else
 //	bulk.go      prepared requests without a scenario, for the table beside peers
 package load
 
@@ -27,7 +28,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
 // Config describes a load. The zero values of the optional fields are documented with them.
@@ -46,7 +46,7 @@ type Config struct {
 	Closed  bool
 	Timeout time.Duration // after which a try is abandoned; 0 means 2 s
 	Reach   *Reach        // which nodes the clients can reach; nil means all
-	Book    *truth.Book   // records what is certain; may be nil
+	Book    *trial.Book   // records what is certain; may be nil
 	History *History      // of the watched keys; nil if it is not kept
 	// AwaitListed waits, at the end of Register, until the nodes list what was registered. Instances send heartbeats
 	// meanwhile. If nil, Register does not wait.
@@ -101,7 +101,7 @@ func (c *Config) setDefaults() {
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	c.Prefix = cmp.Or(c.Prefix, "LOAD")
 	c.Reach = cmp.Or(c.Reach, new(Reach))
-	c.Book = cmp.Or(c.Book, new(truth.Book)) // one that nobody reads
+	c.Book = cmp.Or(c.Book, new(trial.Book)) // one that nobody reads
 }
 
 // described is an instance as its client describes it to the registry: about 1 KB, as Spring sends it.

@@ -19,7 +19,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
@@ -154,7 +153,7 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 	t.Cleanup(func() { cancel(); <-ended })
 	for deadline := time.Now().Add(30 * time.Second); !wanted(l.Watched()); {
 		need.That(t, !time.Now().After(deadline), "%s: not within 30 s; they saw %+v", what, l.Watched())
-		wire.Pause(ctx, 10*time.Millisecond)
+		Pause(ctx, 10*time.Millisecond)
 	}
 	return l.Watched()
 }

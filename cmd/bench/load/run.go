@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // backlogLimit is how long after its end a run still sends what was due before it, in Timeouts. Calls not sent by then
@@ -247,7 +245,7 @@ func (p *pacer) run(ctx context.Context) {
 		if !now.Before(p.end) {
 			ended()
 		}
-		wire.SleepUntil(wake)
+		SleepUntil(wake)
 	}
 }
 
@@ -276,7 +274,7 @@ const (
 // closed lets clients make one call after the other, as fast as they are answered, until the end. It returns when the
 // last one has ended. Calls keep the order of the streams' schedules, and so the proportion of the rates.
 func (l *Load) closed(ctx context.Context, streams []*stream, begin, end time.Time) {
-	wire.Pause(ctx, time.Until(begin))
+	Pause(ctx, time.Until(begin))
 	for _, s := range streams {
 		s.schedule = schedule{rate: l.rate(s), from: begin}
 	}
@@ -298,7 +296,7 @@ func callInTurn(ctx context.Context, next func() call, end time.Time) {
 	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
 		next()(ctx, now)
 		if time.Since(now) < shortestCall {
-			wire.Pause(ctx, idlePause)
+			Pause(ctx, idlePause)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -142,7 +141,7 @@ func TestRunLetsHeartbeatsGoOnUntilStop(t *testing.T) {
 	expect.That(t, got == fetches && got == 10, "%d fetches, %d of them after the end, want 10 and none", got, got-fetches)
 	l.Stop()
 	sent := asked.Load()
-	wire.Pause(t.Context(), 100*time.Millisecond) // five intervals
+	Pause(t.Context(), 100*time.Millisecond) // five intervals
 	if got := asked.Load(); got != sent {
 		t.Errorf("%d requests after Stop, want none", got-sent)
 	}

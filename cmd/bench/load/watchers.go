@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
@@ -55,7 +54,7 @@ func (l *Load) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range l.Load.Watchers {
 		all.Go(func() {
-			if wire.Pause(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
+			if Pause(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
 				(&watcher{load: l, home: i % len(l.Nodes)}).run(ctx)
 			}
 		})
@@ -83,7 +82,7 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		if ctx.Err() == nil {
 			w.count(Watched{Breaks: 1})
-			wire.Pause(ctx, watchRetry)
+			Pause(ctx, watchRetry)
 		}
 	}
 }

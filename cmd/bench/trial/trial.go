@@ -1,6 +1,12 @@
 // Package trial holds what a comparison has measured: a trial is one scenario, in one column, once. It holds raw
 // observations only; every figure of a report is computed from them (package verdict), so that they can be computed
-// again from the file.
+// again from the file. The book has what the clients of a trial know for certain. Its files:
+//
+//	trial.go  the records of a trial
+//	rows.go   those that a trial has thousands of, in JSON
+//	check.go  what cannot be in a file
+//	book.go   what clients know for certain, and how lists are judged by it
+//	record.go what is known of one instance
 package trial
 
 import (

@@ -1,4 +1,4 @@
-package observe
+package compare
 
 import (
 	"context"
@@ -17,54 +17,40 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // rig is a fake cluster that is observed in virtual time.
 type rig struct {
-	*fakeCluster
-	observer *Observer
+	*fakeNodes
+	observer *observer
 	stop     func()
 	trial    trial.Trial
 }
 
-func column(name string) scenario.Column {
-	c, err := scenario.FindColumn(name)
-	if err != nil {
-		panic(err)
-	}
-	return c
-}
-
 // observe begins to observe a cluster of three nodes, as changed by set.
-func observe(t *testing.T, set func(*fakeCluster, *Config)) *rig {
+func observe(t *testing.T, set func(*fakeNodes, *observed)) *rig {
 	t.Helper()
-	cluster := newFakeCluster(3)
+	cluster := newFakeNodes(3)
 	config := cluster.config()
-	config.Began, config.Length, config.Book, config.Column = time.Now(), time.Hour, new(truth.Book), column("ap")
+	config.Began, config.Length, config.Book, config.Column = time.Now(), time.Hour, new(trial.Book), columns("ap")[0]
 	if set != nil {
 		set(cluster, &config)
 	}
-	r := &rig{fakeCluster: cluster, observer: newObserver(config, &http.Client{Transport: cluster})}
+	r := &rig{fakeNodes: cluster, observer: newObserver(config)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.observer.Run(ctx)
+		r.observer.run(ctx)
 	}()
 	r.stop = func() {
 		cancel()
 		<-ended
-		r.observer.Into(&r.trial)
+		r.observer.into(&r.trial)
 	}
 	return r
 }
@@ -97,7 +83,7 @@ func TestListOfEveryNodeIsFetchedTenTimesASecond(t *testing.T) {
 }
 
 // know makes the book expect an instance.
-func know(book *truth.Book, id string, version int64) {
+func know(book *trial.Book, id string, version int64) {
 	book.Registering(id, version, time.Now())
 	book.Registered(id, version, time.Now())
 	time.Sleep(time.Microsecond) // the next event is later
@@ -105,7 +91,7 @@ func know(book *truth.Book, id string, version int64) {
 
 func TestListsAreJudgedByTheBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			know(config.Book, "listed", 2)
 			know(config.Book, "old", 2)
 			know(config.Book, "missing", 2)
@@ -123,7 +109,7 @@ func TestListsAreJudgedByTheBook(t *testing.T) {
 func TestListThatComesLateCountsFromItsRequest(t *testing.T) {
 	const late = 300 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			c.nodes[0].set(func(s *fakeState) { s.late = late })
 		})
 		after(late / 2)
@@ -147,7 +133,7 @@ func TestListIsFetchedAgainFromNodesThatGaveNone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := observe(t, func(cluster *fakeCluster, _ *Config) { cluster.nodes[0].set(c.fail) })
+				r := observe(t, func(cluster *fakeNodes, _ *observed) { cluster.nodes[0].set(c.fail) })
 				after(4 * time.Second)
 				r.nodes[0].set(func(s *fakeState) { *s = fakeState{} })
 				after(patience + 150*time.Millisecond)
@@ -171,7 +157,7 @@ func TestListIsFetchedAgainFromNodesThatGaveNone(t *testing.T) {
 }
 
 func TestEveryNodeIsAwaitedThatLacksAnInstance(t *testing.T) {
-	cluster, book := newFakeCluster(2), new(truth.Book)
+	cluster, book := newFakeNodes(2), new(trial.Book)
 	var nodes []string
 	for _, n := range cluster.nodes {
 		server := httptest.NewServer(n)
@@ -182,14 +168,14 @@ func TestEveryNodeIsAwaitedThatLacksAnInstance(t *testing.T) {
 	cluster.nodes[0].listVersion("a", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	expect.Equal(t, AwaitListed(ctx, nodes, book), false, "listed by one node, and awaited for a while:")
+	expect.Equal(t, awaitListed(ctx, nodes, book), false, "listed by one node, and awaited for a while:")
 	time.AfterFunc(50*time.Millisecond, func() { cluster.nodes[1].listVersion("a", 1) })
-	expect.Equal(t, AwaitListed(t.Context(), nodes, book), true, "listed by the other one meanwhile:")
+	expect.Equal(t, awaitListed(t.Context(), nodes, book), true, "listed by the other one meanwhile:")
 }
 
 func TestListThatTheEndInterruptsIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, _ *Config) { c.nodes[0].set(func(s *fakeState) { s.paused = true }) })
+		r := observe(t, func(c *fakeNodes, _ *observed) { c.nodes[0].set(func(s *fakeState) { s.paused = true }) })
 		after(patience / 2)
 		r.stop()
 		got := r.listsOf(0)
@@ -220,11 +206,11 @@ func TestRepeatCallsLessOftenWhatTakesLong(t *testing.T) {
 
 func TestHealedMeansThatNoNodesNewestListContradictsTheBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "a", 1) })
+		r := observe(t, func(c *fakeNodes, config *observed) { know(config.Book, "a", 1) })
 		defer r.stop()
 		expect := func(when string, want bool) {
 			t.Helper()
-			expect.Equal(t, r.observer.Healed(), want, "%s: healed is", when)
+			expect.Equal(t, r.observer.healed(), want, "%s: healed is", when)
 		}
 		expect("before any list", false)
 		after(150 * time.Millisecond)
@@ -248,7 +234,7 @@ func TestHealedMeansThatNoNodesNewestListContradictsTheBook(t *testing.T) {
 
 func TestEvictionsAreRecordedAsTrueOrFalseThroughInterruptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "alive", 1) })
+		r := observe(t, func(c *fakeNodes, config *observed) { know(config.Book, "alive", 1) })
 		began := r.observer.config.Began
 		after(time.Second)
 		at := trial.Since(began, time.Now())
@@ -273,8 +259,8 @@ func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 		led := func(leader string, term int) func(*fakeState) {
 			return func(s *fakeState) { *s = fakeState{leader: leader, term: term} }
 		}
-		r := observe(t, func(c *fakeCluster, config *Config) {
-			config.Column = column("cp")
+		r := observe(t, func(c *fakeNodes, config *observed) {
+			config.Column = columns("cp")[0]
 			c.nodes[0].set(led("node2", 3))
 		})
 		after(950 * time.Millisecond)
@@ -294,7 +280,7 @@ func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 
 func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(_ *fakeCluster, config *Config) {
+		r := observe(t, func(_ *fakeNodes, config *observed) {
 			know(config.Book, "a", 1)
 			config.Began = time.Now()
 			config.Renewals = func() int64 { return 42 }
@@ -312,7 +298,7 @@ func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 }
 
 func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
-	o := New(Config{Nodes: []string{"node1:8761"}, Book: new(truth.Book), Began: time.Unix(1767225600, 0)})
+	o := newObserver(observed{Nodes: []string{"node1:8761"}, Book: new(trial.Book), Began: time.Unix(1767225600, 0)})
 	o.seen = trial.Trial{
 		Lists:     []trial.List{{Asked: 2}, {Asked: 1, Node: 1}},
 		Sightings: []trial.Sighting{{Acked: 2, Way: trial.ByWatch}, {Acked: 1, To: 1}},
@@ -321,10 +307,10 @@ func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
 		Usage:     []trial.Usage{{At: 2}, {At: 1}},
 	}
 	o.config.Book.Registered("a", 1, o.config.Began)
-	o.config.Book.Judge(0, truth.Listing{"a": 1}, o.config.Began, o.config.Began)
+	o.config.Book.Judge(0, trial.Listing{"a": 1}, o.config.Began, o.config.Began)
 	o.config.Book.Died("a", o.config.Began)
 	got := trial.Trial{Lists: []trial.List{{Asked: -1}}}
-	o.Into(&got)
+	o.into(&got)
 	want := trial.Trial{
 		Lists:      []trial.List{{Asked: -1}, {Asked: 1, Node: 1}, {Asked: 2}},
 		Sightings:  []trial.Sighting{{Acked: 1, To: 1}, {Acked: 2, Way: trial.ByWatch}},
@@ -341,14 +327,14 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	keys, sealed := map[string]int64{"a": 1}, []int{2, 0}
 	for _, c := range []struct {
 		name string
-		set  func(*fakeCluster, *truth.Book)
+		set  func(*fakeNodes, *trial.Book)
 		want trial.Ending // of the first node
 		took time.Duration
 	}{
-		{"nodes that agree", func(*fakeCluster, *truth.Book) {}, trial.Ending{Keys: keys, Sealed: sealed}, 0},
+		{"nodes that agree", func(*fakeNodes, *trial.Book) {}, trial.Ending{Keys: keys, Sealed: sealed}, 0},
 		{
 			"a node that agrees late",
-			func(c *fakeCluster, book *truth.Book) {
+			func(c *fakeNodes, book *trial.Book) {
 				know(book, "b", 1)
 				c.nodes[1].listVersion("b", 1)
 				time.AfterFunc(time.Second, func() { c.nodes[0].listVersion("b", 1) })
@@ -357,12 +343,12 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 		},
 		{
 			"missing",
-			func(_ *fakeCluster, book *truth.Book) { know(book, "b", 1) },
+			func(_ *fakeNodes, book *trial.Book) { know(book, "b", 1) },
 			trial.Ending{Keys: keys, Sealed: sealed, Missing: []string{"b"}}, endLimit,
 		},
 		{
 			"revived",
-			func(c *fakeCluster, book *truth.Book) {
+			func(c *fakeNodes, book *trial.Book) {
 				know(book, "b", 1)
 				book.Canceling("b", 2, time.Now())
 				book.Canceled("b", 2, time.Now())
@@ -372,7 +358,7 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 		},
 		{
 			"dead and protected",
-			func(c *fakeCluster, book *truth.Book) {
+			func(c *fakeNodes, book *trial.Book) {
 				know(book, "b", 1)
 				c.nodes[0].listVersion("b", 1)
 				book.Died("b", time.Now())
@@ -380,11 +366,11 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 			},
 			trial.Ending{Keys: keys, Sealed: sealed, Dead: []string{"b"}}, 0,
 		},
-		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].listVersion("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}, Sealed: sealed}, endLimit},
-		{"another version of a sealed instance", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].listVersion("s", 1) }, trial.Ending{Keys: keys, Sealed: []int{1, 0}}, endLimit},
+		{"other versions", func(c *fakeNodes, _ *trial.Book) { c.nodes[0].listVersion("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}, Sealed: sealed}, endLimit},
+		{"another version of a sealed instance", func(c *fakeNodes, _ *trial.Book) { c.nodes[0].listVersion("s", 1) }, trial.Ending{Keys: keys, Sealed: []int{1, 0}}, endLimit},
 		{
 			"nodes that do not answer",
-			func(c *fakeCluster, _ *truth.Book) {
+			func(c *fakeNodes, _ *trial.Book) {
 				for _, n := range c.nodes {
 					n.set(func(s *fakeState) { s.refuses = true })
 				}
@@ -394,18 +380,18 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := newFakeCluster(2)
+				cluster := newFakeNodes(2)
 				config := cluster.config()
-				config.Book, config.Column = new(truth.Book), column("cp")
+				config.Book, config.Column = new(trial.Book), columns("cp")[0]
 				know(config.Book, "a", 1)
 				for _, n := range cluster.nodes {
 					n.listVersion("a", 1)
 					n.listVersion("s", 2)
 				}
 				c.set(cluster, config.Book)
-				o := newObserver(config, &http.Client{Transport: cluster})
+				o := newObserver(config)
 				begun := time.Now()
-				got, done := o.askUntilAgreed(t.Context(), Held{App: "A", Keys: []string{"a", "canceled"}, Sealed: []string{"s", "gone"}, Lease: lease})
+				got, done := o.end(t.Context(), held{App: "A", Keys: []string{"a", "canceled"}, Sealed: []string{"s", "gone"}, Lease: lease})
 				took := time.Since(begun)
 				// Nodes that lack the same instances agree, but are asked again all the same.
 				expect.Equal(t, done, c.took < endLimit || len(c.want.Missing) > 0, "they agree:")
@@ -416,14 +402,14 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	}
 }
 
-// fakeCluster is nodes that replicate registrations to each other, each after its own lag.
-type fakeCluster struct {
+// fakeNodes is nodes that replicate registrations to each other, each after its own lag.
+type fakeNodes struct {
 	nodes []*fakeNode
 }
 
 // fakeNode is the part of a server that an observer sees.
 type fakeNode struct {
-	cluster *fakeCluster
+	cluster *fakeNodes
 	lag     time.Duration // until it knows what others have registered
 
 	mu        sync.Mutex
@@ -447,8 +433,8 @@ type fakeState struct {
 	term    int
 }
 
-func newFakeCluster(nodes int) *fakeCluster {
-	c := new(fakeCluster)
+func newFakeNodes(nodes int) *fakeNodes {
+	c := new(fakeNodes)
 	for range nodes {
 		c.nodes = append(c.nodes, &fakeNode{cluster: c, instances: make(map[string]string), watchers: make(map[chan string]bool), asked: make(map[string]int)})
 	}
@@ -456,8 +442,8 @@ func newFakeCluster(nodes int) *fakeCluster {
 }
 
 // config returns the configuration for observing the cluster.
-func (c *fakeCluster) config() Config {
-	var config Config
+func (c *fakeNodes) config() observed {
+	config := observed{Transport: c}
 	for i := range c.nodes {
 		config.Nodes = append(config.Nodes, fmt.Sprintf("node%d:8761", i+1))
 		config.Names = append(config.Names, fmt.Sprintf("node%d", i+1))
@@ -543,7 +529,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /eureka/apps", func(w http.ResponseWriter, r *http.Request) {
-		if wire.Pause(r.Context(), state.late) {
+		if load.Pause(r.Context(), state.late) {
 			n.list(w, r)
 		}
 	})
@@ -561,7 +547,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (n *fakeNode) list(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
-	if !wire.Pause(r.Context(), n.now().slow) {
+	if !load.Pause(r.Context(), n.now().slow) {
 		return
 	}
 	n.mu.Lock()
@@ -641,7 +627,7 @@ func (n *fakeNode) watch(w http.ResponseWriter, r *http.Request) {
 var errDown = errors.New("connection refused")
 
 // RoundTrip implements http.RoundTripper without a network, so that time can be virtual.
-func (c *fakeCluster) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *fakeNodes) RoundTrip(r *http.Request) (*http.Response, error) {
 	var number int
 	if _, err := fmt.Sscanf(r.URL.Host, "node%d:", &number); err != nil {
 		return nil, err
@@ -700,12 +686,12 @@ func (w *pipedWriter) Write(p []byte) (int, error) {
 func (w *pipedWriter) Flush() {}
 
 func TestLeaderIsThatOfTheNewestTermWithAQuorum(t *testing.T) {
-	o := New(Config{Nodes: []string{"a", "b", "c", "d"}, Names: []string{"node1", "node2", "node3", "node4"}})
-	expect.Equal(t, o.Leader(3), -1, "before any node was asked:")
+	o := newObserver(observed{Nodes: []string{"a", "b", "c", "d"}, Names: []string{"node1", "node2", "node3", "node4"}})
+	expect.Equal(t, o.leader(3), -1, "before any node was asked:")
 	for i, said := range []client.Status{
 		{Leader: "node1", Term: 3, Quorum: true}, {Leader: "node3", Term: 4, Quorum: true}, {Leader: "node2", Term: 5}, {Leader: "node4", Term: 9, Quorum: true},
 	} {
 		o.nodes[i].status = said
 	}
-	expect.Equal(t, o.Leader(3), 2, "of the first three nodes:")
+	expect.Equal(t, o.leader(3), 2, "of the first three nodes:")
 }

@@ -1,7 +1,4 @@
-// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and sleeps until something is due. It exists
-// because loads share their cores with the servers that they measure: net/http's client costs more than those do. It
-// reads what the measured servers send, and refuses everything else.
-package wire
+package load
 
 import (
 	"bufio"
@@ -25,8 +22,8 @@ const (
 )
 
 var (
-	// ErrNotSent says that a request was not sent completely, so that no server can have acted on it.
-	ErrNotSent = errors.New("the request was not sent")
+	// errNotSent says that a request was not sent completely, so that no server can have acted on it.
+	errNotSent = errors.New("the request was not sent")
 
 	errShortWrite = errors.New("it does not fit into the connection's send buffer")
 	errNotHTTP    = errors.New("not an HTTP/1.1 answer")
@@ -55,11 +52,11 @@ type Conn struct {
 
 // Dial opens a connection whose every exchange fails after deadline, unless SetDeadline changes that.
 func Dial(addr string, deadline time.Time) (*Conn, error) {
-	return DialContext(context.Background(), addr, deadline)
+	return dialContext(context.Background(), addr, deadline)
 }
 
-// DialContext is Dial, abandoned when ctx ends. The connection does not depend on ctx.
-func DialContext(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
+// dialContext is Dial, abandoned when ctx ends. The connection does not depend on ctx.
+func dialContext(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -85,7 +82,7 @@ func (c *Conn) Close() error { return c.net.Close() }
 func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) }
 
 // Exchange sends a whole request and returns the status of its response. After an error the connection is unusable, as
-// it is when the server announces that it closes it (Idle); unless the error is ErrNotSent, the server may have acted
+// it is when the server announces that it closes it (Idle); unless the error is errNotSent, the server may have acted
 // on the request.
 func (c *Conn) Exchange(request []byte) (status int, err error) {
 	c.request = request
@@ -164,9 +161,9 @@ func writeOnce(fd int, request []byte) error {
 		case err == syscall.EINTR:
 			continue
 		case err != nil:
-			return fmt.Errorf("%w: %w", ErrNotSent, err)
+			return fmt.Errorf("%w: %w", errNotSent, err)
 		case n < len(request):
-			return fmt.Errorf("%w: %w", ErrNotSent, errShortWrite)
+			return fmt.Errorf("%w: %w", errNotSent, errShortWrite)
 		}
 		return nil
 	}

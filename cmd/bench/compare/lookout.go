@@ -1,4 +1,4 @@
-package observe
+package compare
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ var glances = []glance{
 
 // lookout looks for registrations at one node in one way.
 type lookout struct {
-	observer *Observer
+	observer *observer
 	node     int
 	glance   glance
 	asker    *asker
@@ -57,7 +57,7 @@ type lookout struct {
 	shown map[string]time.Time
 }
 
-func newLookout(o *Observer, node int, g glance) *lookout {
+func newLookout(o *observer, node int, g glance) *lookout {
 	return &lookout{
 		observer: o, node: node, glance: g, asker: o.asker(node), arrived: make(chan struct{}, 1),
 		waiting: make(map[*sighting]time.Time), shown: make(map[string]time.Time),

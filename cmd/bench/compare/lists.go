@@ -1,13 +1,12 @@
-package observe
+package compare
 
 import (
 	"context"
 	"strconv"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
@@ -25,9 +24,9 @@ const cachedLook = 500 * time.Millisecond
 // listedEvery is the pause before a node that lacks an instance is asked for its list again.
 const listedEvery = 100 * time.Millisecond
 
-// AwaitListed waits until every node lists all instances that are certainly registered, or ctx ends.
-func AwaitListed(ctx context.Context, nodes []string, book *truth.Book) (listed bool) {
-	o := New(Config{Nodes: nodes, Book: book})
+// awaitListed waits until every node lists all instances that are certainly registered, or ctx ends.
+func awaitListed(ctx context.Context, nodes []string, book *trial.Book) (listed bool) {
+	o := newObserver(observed{Nodes: nodes, Book: book})
 	defer o.http.CloseIdleConnections()
 	for node := range nodes {
 		asker, reader := o.asker(node), newListReader()
@@ -36,7 +35,7 @@ func AwaitListed(ctx context.Context, nodes []string, book *truth.Book) (listed 
 			if !list.Failed && list.Missing == 0 {
 				break
 			}
-			if !wire.Pause(ctx, listedEvery) {
+			if !load.Pause(ctx, listedEvery) {
 				return false
 			}
 		}
@@ -46,10 +45,10 @@ func AwaitListed(ctx context.Context, nodes []string, book *truth.Book) (listed 
 
 // follow fetches a node's list, as an unmodified client does, again and again, and judges it by the book. The nodes
 // are asked in turn, not all at once.
-func (o *Observer) follow(ctx context.Context, node int) {
+func (o *observer) follow(ctx context.Context, node int) {
 	asker, reader := o.asker(node), newListReader()
 	turn := o.config.Every * time.Duration(node) / time.Duration(len(o.config.Nodes))
-	if !wire.Pause(ctx, turn) {
+	if !load.Pause(ctx, turn) {
 		return
 	}
 	repeat(ctx, o.config.Every, func() (pause time.Duration) {
@@ -69,11 +68,11 @@ func (o *Observer) follow(ctx context.Context, node int) {
 }
 
 // list fetches and judges one list. work is the time spent reading, not waiting for the node.
-func (o *Observer) list(ctx context.Context, node int, a *asker, reader *listReader) (list trial.List, work time.Duration) {
+func (o *observer) list(ctx context.Context, node int, a *asker, reader *listReader) (list trial.List, work time.Duration) {
 	asked := time.Now()
 	resp, err := a.find(ctx, registryPath)
 	answered := time.Now()
-	var listing truth.Listing
+	var listing trial.Listing
 	if err == nil {
 		listing, err = reader.registry(resp.body)
 	}
@@ -92,22 +91,22 @@ const versionKey = "n"
 
 // listReader reads Eureka's documents for the ids and versions of their instances. One goroutine uses it.
 type listReader struct {
-	listing truth.Listing
+	listing trial.Listing
 	names   map[string]string // ids seen so far, so that each is allocated once
 }
 
 func newListReader() *listReader {
-	return &listReader{listing: make(truth.Listing), names: make(map[string]string)}
+	return &listReader{listing: make(trial.Listing), names: make(map[string]string)}
 }
 
 // registry reads the document of all applications. The result is valid until the next call.
-func (l *listReader) registry(document []byte) (truth.Listing, error) {
+func (l *listReader) registry(document []byte) (trial.Listing, error) {
 	clear(l.listing)
 	return l.listing, eureka.EachInstance(document, versionKey, l.add)
 }
 
 // instance reads the document of one instance. The result is valid until the next call.
-func (l *listReader) instance(document []byte) (truth.Listing, error) {
+func (l *listReader) instance(document []byte) (trial.Listing, error) {
 	clear(l.listing)
 	return l.listing, eureka.OneInstance(document, versionKey, l.add)
 }

@@ -1,4 +1,4 @@
-package truth
+package trial
 
 import (
 	"slices"
@@ -230,7 +230,7 @@ func (r *record) unhealed(l look) bool {
 type departure struct {
 	canceled bool
 	from     time.Time // of its death, or of the cancel's acknowledgement
-	last     time.Time // trial.Departure.Last
+	last     time.Time // Departure.Last
 }
 
 // view is what a node's lists have shown of an instance.

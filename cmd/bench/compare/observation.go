@@ -1,4 +1,4 @@
-package observe
+package compare
 
 import (
 	"cmp"
@@ -8,34 +8,32 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// New prepares an observation. It asks no node yet. Its client keeps connections and asks for no compression: over
-// loopback compression costs the servers and this process more than it saves.
-func New(c Config) *Observer {
-	return newObserver(c, &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 32, ReadBufferSize: 64 << 10}})
-}
-
-func newObserver(c Config, h *http.Client) *Observer {
+// newObserver prepares an observation. It asks no node yet.
+func newObserver(c observed) *observer {
 	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
 	if c.caches() {
 		c.Every = max(c.Every, cachedLook)
 	}
-	o := &Observer{config: c, http: h, nodes: make([]view, len(c.Nodes))}
+	if c.Transport == nil {
+		c.Transport = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 32, ReadBufferSize: 64 << 10}
+	}
+	o := &observer{config: c, http: &http.Client{Transport: c.Transport}, nodes: make([]view, len(c.Nodes))}
 	o.sightings = newSightings(o)
 	return o
 }
 
-// Run observes until ctx ends. Nodes that do not respond are asked again; that is not an error.
-func (o *Observer) Run(ctx context.Context) {
+// run observes until ctx ends. Nodes that do not respond are asked again; that is not an error.
+func (o *observer) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() { o.machine(ctx) })
 	for node := range o.nodes {
 		parts.Go(func() { o.usage(ctx, node) })
 	}
-	if o.config.Quiet == 0 || wire.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
+	if o.config.Quiet == 0 || load.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
 		for node := range o.nodes {
 			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders} {
 				parts.Go(func() { part(ctx, node) })
@@ -47,9 +45,9 @@ func (o *Observer) Run(ctx context.Context) {
 	o.http.CloseIdleConnections()
 }
 
-// Healed reports whether every node's last list, requested after the book's last Mark, lacks nothing that was
+// healed reports whether every node's last list, requested after the book's last Mark, lacks nothing that was
 // acknowledged before that mark.
-func (o *Observer) Healed() bool {
+func (o *observer) healed() bool {
 	marked := o.config.Book.Marked()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,11 +56,11 @@ func (o *Observer) Healed() bool {
 	})
 }
 
-// Sighted reports whether every search for a registration has ended.
-func (o *Observer) Sighted() bool { return o.sightings.count.Load() == 0 }
+// sighted reports whether every search for a registration has ended.
+func (o *observer) sighted() bool { return o.sightings.count.Load() == 0 }
 
-// Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
-func (o *Observer) Into(t *trial.Trial) {
+// into adds the observations to a trial, in the order of their times. Call it after run has returned.
+func (o *observer) into(t *trial.Trial) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := &o.seen

@@ -1,4 +1,4 @@
-package observe
+package compare
 
 import (
 	"context"
@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
@@ -24,8 +23,8 @@ const (
 	endEvery   = 100 * time.Millisecond
 )
 
-// Held is what every node is asked for at the end.
-type Held struct {
+// held is what every node is asked for at the end.
+type held struct {
 	App    string   // of the watched keys
 	Keys   []string // their ids
 	Sealed []string // ids of the sealed instances
@@ -35,23 +34,17 @@ type Held struct {
 	Lost      []int         // nodes that are not asked
 }
 
-// End asks every node for its own state (?consistency=stale): the registry's list, by the book, and the versions of
+// end asks every node for its own state (?consistency=stale): the registry's list, by the book, and the versions of
 // the watched keys. It asks again for a while, by column, as long as a node gives no response, lacks something, lists
 // what was canceled, or holds another version than the others; the last responses count. Leases must be renewed
-// meanwhile. The times of Config.Began and the seed do not matter.
+// meanwhile.
 //
 // same says that the nodes agreed.
-func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, same bool) {
-	o := New(c)
+func (o *observer) end(ctx context.Context, held held) (endings []trial.Ending, same bool) {
 	defer o.http.CloseIdleConnections()
-	return o.askUntilAgreed(ctx, held)
-}
-
-// askUntilAgreed asks until there is nothing to wait for.
-func (o *Observer) askUntilAgreed(ctx context.Context, held Held) ([]trial.Ending, bool) {
 	began := time.Now()
 	for {
-		var endings []trial.Ending
+		endings = nil
 		for node := range o.config.Nodes {
 			if !slices.Contains(held.Lost, node) {
 				endings = append(endings, trial.Ending{Node: node})
@@ -71,7 +64,7 @@ func (o *Observer) askUntilAgreed(ctx context.Context, held Held) ([]trial.Endin
 		if !same && o.config.Column.Mode == scenario.AP {
 			limit = endLimitAP
 		}
-		if same && right || time.Since(began) > limit || !wire.Pause(ctx, endEvery) {
+		if same && right || time.Since(began) > limit || !load.Pause(ctx, endEvery) {
 			return endings, same
 		}
 	}
@@ -91,7 +84,7 @@ func agreed(endings []trial.Ending) (same, right bool) {
 }
 
 // ending asks a node what it holds. Lists of caching servers do not have the newest versions.
-func (o *Observer) ending(ctx context.Context, held Held, e *trial.Ending) error {
+func (o *observer) ending(ctx context.Context, held held, e *trial.Ending) error {
 	asker, reader, asked := o.asker(e.Node), newListReader(), time.Now()
 	resp, err := asker.find(ctx, registryPath+"?consistency=stale")
 	if err != nil {
@@ -119,8 +112,8 @@ func (o *Observer) ending(ctx context.Context, held Held, e *trial.Ending) error
 }
 
 // versions returns the versions of instances of an application that a node holds.
-func versions(ctx context.Context, a *asker, reader *listReader, app string, ids []string) (truth.Listing, error) {
-	versions := make(truth.Listing)
+func versions(ctx context.Context, a *asker, reader *listReader, app string, ids []string) (trial.Listing, error) {
+	versions := make(trial.Listing)
 	for _, key := range ids {
 		path := registryPath + "/" + url.PathEscape(app) + "/" + url.PathEscape(key) + "?consistency=stale"
 		resp, err := a.get(ctx, path)

@@ -1,4 +1,4 @@
-package observe
+package compare
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 )
 
 // watch follows a node's stream of changes, and resumes after every interruption.
-func (o *Observer) watch(ctx context.Context, node int) {
+func (o *observer) watch(ctx context.Context, node int) {
 	if !o.config.Column.Streams() {
 		return
 	}
@@ -44,7 +44,7 @@ func (o *Observer) watch(ctx context.Context, node int) {
 type change struct{ ID, Why string }
 
 // stream reads a node's stream of changes since an index until it ends, and moves the index on.
-func (o *Observer) stream(ctx context.Context, number int, index *string) {
+func (o *observer) stream(ctx context.Context, number int, index *string) {
 	target := "http://" + o.config.Nodes[number] + "/v1/rollcall/watch"
 	if *index != "" {
 		target += "?index=" + url.QueryEscape(*index)
@@ -79,7 +79,7 @@ func (o *Observer) stream(ctx context.Context, number int, index *string) {
 }
 
 // changed records an event of a node's stream.
-func (o *Observer) changed(node int, name string, c change, at time.Time) {
+func (o *observer) changed(node int, name string, c change, at time.Time) {
 	o.sightings.watches[node].changed(name, c.ID, at)
 	if name == "change" && c.Why == "evicted" {
 		alive := o.config.Book.Alive(c.ID)
@@ -91,7 +91,7 @@ func (o *Observer) changed(node int, name string, c change, at time.Time) {
 
 // leaders asks a node for its leader, and records every change. A node that does not respond, or is lost, knows no
 // leader.
-func (o *Observer) leaders(ctx context.Context, number int) {
+func (o *observer) leaders(ctx context.Context, number int) {
 	if !o.config.Column.Leads() {
 		return
 	}
@@ -122,9 +122,9 @@ func askStatus(ctx context.Context, a *asker) (status client.Status) {
 	return status
 }
 
-// Leader returns the leader of the newest term that any of the first nodes knew when it was last asked, or -1. A
+// leader returns the leader of the newest term that any of the first nodes knew when it was last asked, or -1. A
 // former leader that is cut off may still believe that it leads.
-func (o *Observer) Leader(nodes int) int {
+func (o *observer) leader(nodes int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var newest client.Status
@@ -137,7 +137,7 @@ func (o *Observer) Leader(nodes int) int {
 }
 
 // usage records every second what a node's process has used, with the heartbeats answered until then.
-func (o *Observer) usage(ctx context.Context, node int) {
+func (o *observer) usage(ctx context.Context, node int) {
 	if o.config.Usage == nil {
 		return
 	}
@@ -158,7 +158,7 @@ func (o *Observer) usage(ctx context.Context, node int) {
 
 // machine records every second what the machine did. A failed look is left out, and the judge of the trial will miss
 // it.
-func (o *Observer) machine(ctx context.Context) {
+func (o *observer) machine(ctx context.Context) {
 	if o.config.Machine == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package truth
+package trial
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -319,7 +318,7 @@ func judging(node int, version int64, asked, answered int) step {
 	return func(b *Book) { judgeList(b, node, version, asked, answered) }
 }
 
-func judgeList(b *Book, node int, version int64, asked, answered int) trial.List {
+func judgeList(b *Book, node int, version int64, asked, answered int) List {
 	return b.Judge(node, listing(version), ms(asked), ms(answered))
 }
 
@@ -346,7 +345,7 @@ const (
 	back     = "back"
 )
 
-func figures(l trial.List) []string {
+func figures(l List) []string {
 	var all []string
 	for _, f := range []struct {
 		name  string
@@ -471,7 +470,7 @@ func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 			expect.Deep(t, figures(judgeList(bookOf(c.steps...), 1, c.listed, c.asked, c.answered)), c.want, "a list with version %d is judged", c.listed)
 			if c.listed == absent { // the reader of a list that does not come misses the same
 				got := bookOf(c.steps...).Unanswered(2, ms(c.asked), ms(c.answered))
-				expect.Deep(t, got, trial.List{Node: 2, Failed: true, Missing: count(slices.Contains(c.want, missing))}, "no list is judged")
+				expect.Deep(t, got, List{Node: 2, Failed: true, Missing: count(slices.Contains(c.want, missing))}, "no list is judged")
 			}
 		})
 	}
@@ -542,41 +541,41 @@ func TestEndForgivesWhatMayBeLateWork(t *testing.T) {
 
 func TestDeparturesAreOfEveryNodeThatListed(t *testing.T) {
 	const absent = -1
-	gone := trial.Departure{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000} // by its cancel
+	gone := Departure{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000} // by its cancel
 	for _, c := range []struct {
 		name  string
 		steps []step
-		want  []trial.Departure
+		want  []Departure
 	}{
 		{"no instance departed", lives, nil},
 		{"canceled",
 			after(judging(0, 1, 15, 16), canceling(2, 20), judging(0, absent, 25, 26), canceled(2, 30), judging(0, 1, 35, 36), judging(0, absent, 45, 46), judging(0, absent, 55, 56)),
-			[]trial.Departure{gone}},
+			[]Departure{gone}},
 		{"died",
 			after(renewed(15), judging(0, 1, 16, 17), judging(1, 1, 16, 17), died(20), judging(0, absent, 45, 46), judging(1, 1, 45, 46)),
-			[]trial.Departure{{ID: "a", Last: 15_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 15_000, Node: 1, Gone: -1}}},
+			[]Departure{{ID: "a", Last: 15_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 15_000, Node: 1, Gone: -1}}},
 		{"its last heartbeat was acknowledged after its death",
 			after(judging(0, 1, 16, 17), died(20), renewed(21), judging(0, absent, 45, 46)),
-			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
+			[]Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
 		{"a node that never listed it", after(judging(0, absent, 15, 16), canceling(2, 20), canceled(2, 30), judging(0, absent, 35, 36)), nil},
 		{"registered again",
 			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)),
-			[]trial.Departure{gone}},
-		{"canceled while the list was under way", afterCancel(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []trial.Departure{gone}},
+			[]Departure{gone}},
+		{"canceled while the list was under way", afterCancel(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []Departure{gone}},
 		{"registered by a call that was under way when it died",
 			after(judging(0, 1, 15, 16), registering(2, 19), died(20), registered(2, 21), judging(0, absent, 45, 46)),
-			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
+			[]Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
 		{"dead, and about to return", after(judging(0, 1, 15, 16), died(20), registering(2, 30), judging(0, absent, 45, 46)), nil},
 		{"gone, registered again and dead before it was listed",
 			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), died(52), judging(0, absent, 55, 56)),
-			[]trial.Departure{gone}},
+			[]Departure{gone}},
 		{"registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)), nil},
 		{"perhaps registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), judging(0, 3, 55, 56)), nil},
 		{"gone twice",
 			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56), died(60), judging(0, absent, 65, 66)),
-			[]trial.Departure{gone, {ID: "a", Last: 51_000, Node: 0, Gone: 65_000}}},
+			[]Departure{gone, {ID: "a", Last: 51_000, Node: 0, Gone: 65_000}}},
 		{"died after its cancel",
-			afterCancel(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)), []trial.Departure{gone}},
+			afterCancel(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)), []Departure{gone}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect.Deep(t, bookOf(c.steps...).Departures(began), c.want, "told:")

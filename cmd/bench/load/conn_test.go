@@ -1,10 +1,9 @@
-package wire
+package load
 
 import (
 	"bufio"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,9 +14,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// get asks for anything.
-var get = []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
 func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Conn) {
 	t.Helper()
@@ -44,7 +40,7 @@ func TestConnKeepsBodiesOnlyIfAskedTo(t *testing.T) {
 		})
 		for _, keep := range []bool{false, true, false, true} {
 			c.KeepBody = keep
-			status, err := c.Exchange(get)
+			status, err := c.Exchange(readRequest)
 			need.That(t, err == nil && status == http.StatusOK && c.Size() == int64(len(long)) && c.response.chunked == chunked,
 				"status %d, %d bytes, %v, want 200 and %d", status, c.Size(), err, len(long))
 			got := string(c.Body())
@@ -61,80 +57,18 @@ func TestConnExchangeFailsAtItsDeadline(t *testing.T) {
 		answers <- struct{}{}
 		need.OK(t, c.SetDeadline(time.Now())) // over before the next one begins
 		need.OK(t, c.SetDeadline(time.Now().Add(time.Minute)))
-		status, err := c.Exchange(get)
+		status, err := c.Exchange(readRequest)
 		need.That(t, err == nil && status == http.StatusOK, "status %d, %v, want 200", status, err)
 	}
 	need.OK(t, c.SetDeadline(time.Now().Add(time.Second))) // the request must be sent within this time
-	_, err := c.Exchange(get)
-	expect.That(t, errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrNotSent), "got %v, want %v", err, os.ErrDeadlineExceeded)
-}
-
-func TestConnThatEndsWithoutAResponseMayHaveDeliveredTheRequest(t *testing.T) {
-	_, c := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	_, err := c.Exchange(get)
-	expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrNotSent), "got %v, want %v", err, io.ErrUnexpectedEOF)
-}
-
-func TestConnThatTheServerClosedIsNotIdle(t *testing.T) {
-	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	c := dial(t, l.Addr().String())
-	server := need.Got(l.Accept())(t)
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		if _, err := http.ReadRequest(bufio.NewReader(server)); err == nil {
-			io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		}
-	}()
-	status, err := c.Exchange(get)
-	need.That(t, err == nil && status == http.StatusOK, "status %d, %v, want 200", status, err)
-	<-answered
-	expect.That(t, c.Idle(), "an open connection is not idle")
-	server.Close()
-	for deadline := time.Now().Add(10 * time.Second); c.Idle(); {
-		need.That(t, !time.Now().After(deadline), "a connection that the server closed is idle after 10 s")
-	}
+	_, err := c.Exchange(readRequest)
+	expect.That(t, errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNotSent), "got %v, want %v", err, os.ErrDeadlineExceeded)
 }
 
 func TestConnReportsARequestThatCannotBeWrittenAsNotSent(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, err := c.Exchange(make([]byte, 64<<20)) // larger than any send buffer
-	expect.ErrorIs(t, err, ErrNotSent, "got")
-}
-
-// The load measures servers on the same cores: an exchange must not leave work to the collector.
-func TestConnExchangeAllocatesNothing(t *testing.T) {
-	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	go answerAll(l)
-	c := dial(t, l.Addr().String())
-	c.KeepBody = true
-	got := testing.AllocsPerRun(200, func() {
-		c.SetDeadline(time.Now().Add(time.Minute))
-		if status, err := c.Exchange(get); err != nil || status != http.StatusOK || string(c.Body()) != "hello" || !c.Idle() {
-			t.Fatalf("status %d, body %q, %v, want 200 and hello", status, c.Body(), err)
-		}
-	})
-	expect.That(t, got <= 0, "%v allocations for an exchange, want none", got)
-}
-
-// answerAll answers whatever comes on the first connection, and allocates nothing for it.
-func answerAll(l net.Listener) {
-	conn, err := l.Accept()
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	buf, answer := make([]byte, 4096), []byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-	for {
-		if _, err := conn.Read(buf); err != nil {
-			return
-		}
-		if _, err := conn.Write(answer); err != nil {
-			return
-		}
-	}
+	expect.ErrorIs(t, err, errNotSent, "got")
 }
 
 func TestResponseIsReadInAnyPieces(t *testing.T) {

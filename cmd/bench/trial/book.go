@@ -1,22 +1,18 @@
-// Package truth keeps what the clients of a trial know for certain: which instances they registered, which they
-// canceled, and which died. It is the standard for judging the lists of nodes. It never asks a server. Its files:
-// truth.go has the book and how lists are judged by it, record.go what is known of one instance.
-//
-// Between the beginning of a write and its acknowledgement both states are right, the one before and the one after.
-// They stay so after a write that is never acknowledged, until a later write on its instance is.
-package truth
+package trial
 
 import (
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Book is what is known of all instances. Its zero value is empty. Safe for concurrent use. Times are from the
+// Book is what the clients of a trial know for certain: which instances they registered, which they canceled, and
+// which died. Lists of nodes are judged by it. It never asks a server. Its zero value is empty. Safe for concurrent use. Times are from the
 // clients' process; a version orders the writes on one instance.
+//
+// Between the beginning of a write and its acknowledgement both states are right, the one before and the one after.
+// They stay so after a write that is never acknowledged, until a later write on its instance is.
 //
 // The beginning of a write must be recorded before the write is sent, and its acknowledgement after it came, or lists
 // are judged too harshly.
@@ -126,10 +122,10 @@ type Listing map[string]int64
 // times of the result); node says whose list it is, because Back and Departures compare it with the node's earlier
 // ones. A change between the two times is right either way. The lists of one node must come in the order of the
 // requests.
-func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.List {
+func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) List {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sum := trial.List{Node: node, Listed: len(listed)}
+	sum := List{Node: node, Listed: len(listed)}
 	for id, r := range b.records {
 		version, is := listed[id]
 		l := look{node: node, listed: is, version: version, asked: asked, answered: answered}
@@ -146,10 +142,10 @@ func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.
 }
 
 // Unanswered returns a list that was requested and did not come: its reader misses everything that should be in it.
-func (b *Book) Unanswered(node int, asked, answered time.Time) trial.List {
+func (b *Book) Unanswered(node int, asked, answered time.Time) List {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sum := trial.List{Node: node, Failed: true}
+	sum := List{Node: node, Failed: true}
 	for _, r := range b.records {
 		sum.Missing += count(r.missing(look{node: node, asked: asked, answered: answered}))
 	}
@@ -164,18 +160,18 @@ func count(is bool) int {
 }
 
 // Departures lists, for every instance that died or was canceled and every node that listed it, when it was gone from
-// that node's lists; sorted by id, in the order of their times, by node. began is the start of the trial. A node that
+// that node's lists; sorted by id, in the order of their times, by node. began is the start of the  A node that
 // still listed an instance when it was registered again is left out.
-func (b *Book) Departures(began time.Time) []trial.Departure {
+func (b *Book) Departures(began time.Time) []Departure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var all []trial.Departure
+	var all []Departure
 	for _, id := range slices.Sorted(maps.Keys(b.records)) {
 		r := b.records[id]
 		for _, d := range r.departures(!r.underWay(false, time.Time{})) {
-			departure := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: d.node, Gone: -1}
+			departure := Departure{ID: id, Canceled: d.canceled, Last: Since(began, d.last), Node: d.node, Gone: -1}
 			if !d.firstWithout.IsZero() {
-				departure.Gone = trial.Since(began, d.firstWithout)
+				departure.Gone = Since(began, d.firstWithout)
 			}
 			all = append(all, departure)
 		}

@@ -1,4 +1,4 @@
-package observe
+package compare
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -33,7 +33,7 @@ const (
 
 // sightings registers its own instances through each node in turn, and looks for each at every node in every way.
 type sightings struct {
-	*Observer
+	*observer
 	homes      []*client.Client // by node: asks only that node
 	everywhere *client.Client
 	lookouts   []*lookout
@@ -51,8 +51,8 @@ type sighting struct {
 	found sync.WaitGroup // the searches that have not ended
 }
 
-func newSightings(o *Observer) *sightings {
-	s := &sightings{Observer: o, limit: sightLimit}
+func newSightings(o *observer) *sightings {
+	s := &sightings{observer: o, limit: sightLimit}
 	if o.config.caches() {
 		s.limit = sightLimitCached
 	}
@@ -79,7 +79,7 @@ func newSightings(o *Observer) *sightings {
 }
 
 // newClient returns a client of some servers.
-func newClient(o *Observer, servers ...string) *client.Client {
+func newClient(o *observer, servers ...string) *client.Client {
 	c, err := client.New(client.Config{Servers: servers, HTTPClient: o.http, Timeout: 2 * patience})
 	if err != nil {
 		panic(err) // the addresses of the servers are wrong
@@ -99,7 +99,7 @@ func (s *sightings) run(ctx context.Context) {
 			under.Go(func() { l.run(ctx) })
 		}
 	}
-	if !wire.Pause(ctx, s.config.Every) {
+	if !load.Pause(ctx, s.config.Every) {
 		return
 	}
 	number := 0

@@ -1,16 +1,14 @@
-package observe
+package compare
 
 import (
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
@@ -28,7 +26,7 @@ func (r *rig) delays(from, to int) map[trial.Way][]time.Duration {
 func TestSightingIsOfEveryNodeByEveryWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lag = 300 * time.Millisecond
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			config.Sightings = 1
 			c.nodes[1].lag = lag
 		})
@@ -57,7 +55,7 @@ func TestSightingIsOfEveryNodeByEveryWay(t *testing.T) {
 
 func TestSightingIsGivenUpIfItIsNotSeenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			config.Sightings = 0.01
 			c.nodes[1].lag = 24 * time.Hour
 		})
@@ -89,7 +87,7 @@ func TestSightingThatTheEndCutsShortDoesNotCountWhileItIsYoung(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := observe(t, func(cluster *fakeCluster, config *Config) {
+				r := observe(t, func(cluster *fakeNodes, config *observed) {
 					config.Sightings = 0.01
 					cluster.nodes[1].lag = 24 * time.Hour
 				})
@@ -104,7 +102,7 @@ func TestSightingThatTheEndCutsShortDoesNotCountWhileItIsYoung(t *testing.T) {
 func TestSightingsAtANodeThatDoesNotRespondDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const paused = 5 * time.Second
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			config.Sightings = 3
 			c.nodes[1].set(func(s *fakeState) { s.paused = true })
 		})
@@ -128,7 +126,7 @@ func TestSightingsAtANodeThatDoesNotRespondDelayNoOthers(t *testing.T) {
 
 func TestSightingByAWatchDoesNotCountIfTheWatchLeftItOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			config.Sightings = 0.01
 			c.nodes[1].lag = time.Second
 		})
@@ -151,8 +149,8 @@ func (n *fakeNode) total() int {
 
 func TestDroppedNodeIsAskedNoMoreAndOwesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
-			config.Column, config.Sightings = column("cp"), 1
+		r := observe(t, func(c *fakeNodes, config *observed) {
+			config.Column, config.Sightings = columns("cp")[0], 1
 			c.nodes[1].lag = time.Hour // searches for what it does not show yet are under way when it is lost
 			know(config.Book, "dead", 1)
 			for _, n := range c.nodes {
@@ -164,13 +162,13 @@ func TestDroppedNodeIsAskedNoMoreAndOwesNothing(t *testing.T) {
 		r.observer.config.Book.Died("dead", time.Now())
 		r.nodes[1].set(func(s *fakeState) { s.refuses = true })
 		r.nodes[1].hangUp()
-		r.observer.Drop(1)
+		r.observer.drop(1)
 		after(2 * patience) // what was under way has ended
 		asked := r.nodes[1].total()
 		r.nodes[0].remove("dead")
 		after(20 * time.Second)
 		expect.Equal(t, r.nodes[1].total(), asked, "requests of the lost node:")
-		expect.That(t, r.observer.Healed(), "the lost node keeps the others from being healed")
+		expect.That(t, r.observer.healed(), "the lost node keeps the others from being healed")
 		r.stop()
 
 		lost := trial.Of(2500 * time.Millisecond)
@@ -200,8 +198,8 @@ func TestDroppedNodeIsAskedNoMoreAndOwesNothing(t *testing.T) {
 
 func TestQuietAsksNoNodeWhileItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
-			config.Column, config.Quiet = column("cp"), 5*time.Second
+		r := observe(t, func(c *fakeNodes, config *observed) {
+			config.Column, config.Quiet = columns("cp")[0], 5*time.Second
 			config.Usage = func(int) (trial.Usage, error) { return trial.Usage{}, nil }
 			config.Machine = func() (trial.Health, error) { return trial.Health{Due: 1}, nil }
 		})
@@ -221,7 +219,7 @@ func TestQuietAsksNoNodeWhileItLasts(t *testing.T) {
 // Eureka has no stream of changes, no choice of consistency, no leader and no figures about its replicators.
 func TestEurekaIsAskedOnlyForWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(_ *fakeCluster, config *Config) { config.Column, config.Sightings = column("eureka"), 2 })
+		r := observe(t, func(_ *fakeNodes, config *observed) { config.Column, config.Sightings = columns("eureka")[0], 2 })
 		after(3 * time.Second)
 		r.stop()
 		for i, n := range r.nodes {
@@ -229,7 +227,7 @@ func TestEurekaIsAskedOnlyForWhatItHas(t *testing.T) {
 				expect.That(t, path != "/v1/rollcall/watch" && path != "/v1/rollcall/status" && path != "/metrics", "node %d was asked for %s", i, path)
 			}
 			expect.Equal(t, n.stale, 0, "node %d, stale reads:", i)
-			expect.Equal(t, r.observer.Watched(i), 0, "node %d was watched for", i)
+			expect.Equal(t, r.observer.watched(i), 0, "node %d was watched for", i)
 		}
 		seen := r.delays(0, 1)
 		for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta} {
@@ -246,7 +244,7 @@ func TestEurekaIsAskedOnlyForWhatItHas(t *testing.T) {
 
 func TestSightingsBeginNoMoreWhenTheLoadIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			config.Sightings, config.Length = 2, 3*time.Second
 			c.nodes[1].lag = 2 * time.Second
 		})
@@ -266,7 +264,7 @@ func TestSightingsBeginNoMoreWhenTheLoadIsOver(t *testing.T) {
 
 func TestSightedRegistrationsAreInTheBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
+		r := observe(t, func(c *fakeNodes, config *observed) {
 			config.Sightings, config.Seed = 0.01, 5
 			c.nodes[1].lag = 2 * time.Second
 		})
@@ -274,10 +272,10 @@ func TestSightedRegistrationsAreInTheBook(t *testing.T) {
 		expect.That(t, r.observer.config.Book.Alive("sight-5-0"), "the book does not know it while it is searched for")
 		r.observer.config.Book.Mark()
 		after(300 * time.Millisecond)
-		expect.That(t, r.observer.Healed(), "what is written once must not be waited for")
+		expect.That(t, r.observer.healed(), "what is written once must not be waited for")
 		after(2 * time.Second)
 		expect.That(t, !r.observer.config.Book.Alive("sight-5-0"), "it is alive by the book after its cancel")
-		ghosts := r.observer.config.Book.Judge(0, truth.Listing{"sight-5-0": 0}, time.Now(), time.Now()).Ghosts
+		ghosts := r.observer.config.Book.Judge(0, trial.Listing{"sight-5-0": 0}, time.Now(), time.Now()).Ghosts
 		r.stop()
 		expect.Equal(t, ghosts, 1, "ghosts where it is listed after its cancel:")
 		missing := slices.ContainsFunc(r.listsOf(1), func(l trial.List) bool { return l.Missing == 1 })
@@ -287,7 +285,7 @@ func TestSightedRegistrationsAreInTheBook(t *testing.T) {
 
 func TestWatchedIsForHowLongAStreamWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, _ *Config) { c.nodes[2].set(func(s *fakeState) { s.refuses = true }) })
+		r := observe(t, func(c *fakeNodes, _ *observed) { c.nodes[2].set(func(s *fakeState) { s.refuses = true }) })
 		after(2 * time.Second)
 		r.nodes[1].set(func(s *fakeState) { s.refuses = true })
 		r.nodes[1].hangUp()
@@ -296,7 +294,7 @@ func TestWatchedIsForHowLongAStreamWasRead(t *testing.T) {
 		after(2 * time.Second)
 		r.stop()
 		for node, want := range []time.Duration{6 * time.Second, 4 * time.Second, 0} {
-			got := r.observer.Watched(node).Duration()
+			got := r.observer.watched(node).Duration()
 			expect.That(t, got <= want && got >= want-300*time.Millisecond, "node %d was watched for %v, want %v", node, got, want)
 		}
 	})
@@ -305,7 +303,7 @@ func TestWatchedIsForHowLongAStreamWasRead(t *testing.T) {
 func TestMachineIsLookedAtEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		r := observe(t, func(_ *fakeCluster, config *Config) {
+		r := observe(t, func(_ *fakeNodes, config *observed) {
 			config.Machine = func() (trial.Health, error) {
 				if looks++; looks == 2 {
 					return trial.Health{}, errors.New("it cannot be read")
@@ -319,12 +317,12 @@ func TestMachineIsLookedAtEverySecond(t *testing.T) {
 	})
 }
 
-func ended(t *testing.T, cluster *fakeCluster, name string, held Held) ([]trial.Ending, bool, time.Duration) {
+func endOf(t *testing.T, cluster *fakeNodes, name string, held held) ([]trial.Ending, bool, time.Duration) {
 	t.Helper()
 	config := cluster.config()
-	config.Book, config.Column = new(truth.Book), column(name)
+	config.Book, config.Column = new(trial.Book), columns(name)[0]
 	begun := time.Now()
-	endings, done := newObserver(config, &http.Client{Transport: cluster}).askUntilAgreed(t.Context(), held)
+	endings, done := newObserver(config).end(t.Context(), held)
 	return endings, done, time.Since(begun)
 }
 
@@ -338,10 +336,10 @@ func TestSealedInstancesAreInTheListAndOfEurekaAskedForOneByOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := newFakeCluster(1)
+				cluster := newFakeNodes(1)
 				cluster.nodes[0].listVersion("s", 1)
 				cluster.nodes[0].hold("s", 2)
-				got, done, _ := ended(t, cluster, name, Held{Sealed: []string{"s", "gone"}, SealedApp: "SEALED"})
+				got, done, _ := endOf(t, cluster, name, held{Sealed: []string{"s", "gone"}, SealedApp: "SEALED"})
 				expect.That(t, done && len(got) == 1 && slices.Equal(got[0].Sealed, want.sealed), "%+v, want the versions %v", got, want.sealed)
 				for _, id := range []string{"s", "gone"} {
 					expect.Equal(t, cluster.nodes[0].asked[registryPath+"/SEALED/"+id], want.reads, "reads of %s:", id)
@@ -354,9 +352,9 @@ func TestSealedInstancesAreInTheListAndOfEurekaAskedForOneByOne(t *testing.T) {
 func TestEndIsWaitedForAsTheColumnNeedsIt(t *testing.T) {
 	for name, want := range map[string]time.Duration{"cp": endLimit, "cp-stale": endLimit, "ap": endLimitAP, "ap-always": endLimitAP, "eureka": endLimit} {
 		synctest.Test(t, func(t *testing.T) {
-			cluster := newFakeCluster(2)
+			cluster := newFakeNodes(2)
 			cluster.nodes[0].listVersion("k", 1)
-			_, done, took := ended(t, cluster, name, Held{App: "A", Keys: []string{"k"}})
+			_, done, took := endOf(t, cluster, name, held{App: "A", Keys: []string{"k"}})
 			expect.That(t, !done && took >= want && took <= want+2*endEvery, "%s: it took %v, agreed %t, want %v and not", name, took, done, want)
 		})
 	}
@@ -364,15 +362,15 @@ func TestEndIsWaitedForAsTheColumnNeedsIt(t *testing.T) {
 
 func TestLostNodesAreNotAskedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := newFakeCluster(3)
+		cluster := newFakeNodes(3)
 		cluster.nodes[1].set(func(s *fakeState) { s.down = true })
-		got, done, took := ended(t, cluster, "cp", Held{Lost: []int{1}})
+		got, done, took := endOf(t, cluster, "cp", held{Lost: []int{1}})
 		expect.That(t, done && took == 0 && len(got) == 2 && got[0].Node == 0 && got[1].Node == 2, "%+v after %v, want the ends of nodes 0 and 2 at once", got, took)
 	})
 }
 
 func TestListsAreReadForIDsAndVersions(t *testing.T) {
-	for document, want := range map[string]truth.Listing{
+	for document, want := range map[string]trial.Listing{
 		`{"applications":{}}`: {},
 		`{"applications":{"application":[{"instance":[{"instanceId":"a","metadata":{"n":"7"}},{"instanceId":"b"}]}]}}`: {"a": 7, "b": 0},
 		`{"applications":{"application":[{"instance":[{"instanceId":"c","metadata":{"n":"x"}}]}]}}`:                    {"c": 0}, // somebody else's

@@ -1,16 +1,4 @@
-// Package observe looks at a cluster during a trial as clients and operators do, and records what it sees: lists,
-// sightings, leaders, evictions. No node's behaviour is an error for it: a node that gives no
-// response is an observation, too. It registers instances of its own for sightings, and otherwise changes nothing. Its
-// files:
-//
-//	observe.go   the state of an observation, and how a node is asked
-//	run.go       its parts, their run, and what they add to a trial
-//	lists.go     the lists of each node, ten times a second
-//	nodes.go     what each node says of itself, and what its process and the machine do
-//	sightings.go registrations whose way to every node is timed
-//	lookout.go   the search for them at one node in one way
-//	ending.go    what nodes hold at the end
-package observe
+package compare
 
 import (
 	"bytes"
@@ -21,14 +9,13 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// Config is what to observe.
-type Config struct {
+// observed is what to observe.
+type observed struct {
 	Nodes  []string // HTTP addresses, in the order of trial.Trial.Nodes
 	Names  []string // the nodes' names, as they call each other
 	Column scenario.Column
@@ -37,7 +24,7 @@ type Config struct {
 	// never.
 	Quiet     time.Duration
 	Length    time.Duration // of the load, during which registrations are sighted
-	Book      *truth.Book
+	Book      *trial.Book
 	Sightings float64       // registrations per second whose way to every node is timed
 	Every     time.Duration // between two lists of a node; 0 means 100 ms
 	// current CPU, memory, disk and bytes of a node's process; asked once a second; may be nil
@@ -45,19 +32,22 @@ type Config struct {
 	Renewals func() int64                 // heartbeats answered so far; nil if not counted
 	Machine  func() (trial.Health, error) // a look at the machine, once a second; may be nil
 	Seed     uint64
+	// Transport carries the questions; nil means connections that are kept, without compression: over loopback that
+	// costs the servers and this process more than it saves.
+	Transport http.RoundTripper
 }
 
 // caches reports whether documents are older than what the servers know.
-func (c Config) caches() bool { return c.Column.System == scenario.Eureka }
+func (c observed) caches() bool { return c.Column.System == scenario.Eureka }
 
-// Observer observes a cluster. Make one with New.
-type Observer struct {
-	config    Config
+// observer observes a cluster. Make one with New.
+type observer struct {
+	config    observed
 	http      *http.Client
 	sightings *sightings
 
 	mu    sync.Mutex
-	seen  trial.Trial // what Into adds
+	seen  trial.Trial // what into adds
 	nodes []view
 }
 
@@ -70,38 +60,38 @@ type view struct {
 	status  client.Status // what it said about itself
 }
 
-// Drop records that a node is lost: it is not asked from now on.
-func (o *Observer) Drop(node int) {
+// drop records that a node is lost: it is not asked from now on.
+func (o *observer) drop(node int) {
 	o.of(node, func(n *view) { n.dropped = true })
 }
 
-func (o *Observer) isDropped(node int) (dropped bool) {
+func (o *observer) isDropped(node int) (dropped bool) {
 	o.of(node, func(n *view) { dropped = n.dropped })
 	return dropped
 }
 
-// Watched returns how long a node's stream of changes was read.
-func (o *Observer) Watched(node int) (watched trial.Micros) {
+// watched returns how long a node's stream of changes was read.
+func (o *observer) watched(node int) (watched trial.Micros) {
 	o.of(node, func(n *view) { watched = trial.Of(n.watched) })
 	return watched
 }
 
 // add adds an observation.
-func (o *Observer) add(add func(*trial.Trial)) {
+func (o *observer) add(add func(*trial.Trial)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	add(&o.seen)
 }
 
 // of reads or changes what was last seen of a node.
-func (o *Observer) of(number int, do func(*view)) {
+func (o *observer) of(number int, do func(*view)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	do(&o.nodes[number])
 }
 
 // at returns a moment of the trial.
-func (o *Observer) at(t time.Time) trial.Micros { return trial.Since(o.config.Began, t) }
+func (o *observer) at(t time.Time) trial.Micros { return trial.Since(o.config.Began, t) }
 
 // patience bounds the time until a response begins, and again the time until it ends. So a paused node is asked again
 // soon after its pause.
@@ -122,7 +112,7 @@ type response struct {
 }
 
 // asker returns an asker for a node.
-func (o *Observer) asker(node int) *asker {
+func (o *observer) asker(node int) *asker {
 	return &asker{http: o.http, addr: o.config.Nodes[node]}
 }
 
@@ -169,7 +159,7 @@ func repeat(ctx context.Context, every time.Duration, do func() (pause time.Dura
 		if earliest := time.Now().Add(pause); due.Before(earliest) {
 			due = earliest
 		}
-		if !wire.Pause(ctx, time.Until(due)) {
+		if !load.Pause(ctx, time.Until(due)) {
 			return
 		}
 	}
