@@ -275,14 +275,14 @@ func (o *compareOptions) findColumns(p *comparePlan) (jar string) {
 	return jar
 }
 
-// launchColumns starts clusters of any column.
+// launchColumns starts clusters of any column below dir, each in its own directory, which is removed with it. Settings
+// are for Rollcall's servers, and so are several datacenters.
 func launchColumns(server, jar, dir string) compare.Launch {
-	ours, stock := launchComparison(server, dir), launchEureka(jar, dir)
 	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
 		if s.Column.System == scenario.Eureka {
-			return stock(ctx, s)
+			return startEureka(ctx, jar, dir, true)
 		}
-		return ours(ctx, s)
+		return startCompared(ctx, server, dir, s)
 	}
 }
 
@@ -474,11 +474,9 @@ func (o *compareOptions) fits(s scenario.Scenario) error {
 type scenarioList []scenario.Scenario
 
 func (l scenarioList) Table() [][]string {
-	rows := [][]string{{"NAME", "QUICK", "ALL COLUMNS", "DATACENTERS", "TITLE"}}
-	for _, s := range l {
-		rows = append(rows, []string{s.Name, cli.YesNo(s.Quick), cli.YesNo(s.Chosen), strconv.Itoa(s.Datacenters), s.Title})
-	}
-	return rows
+	return cli.Rows(l, []string{"NAME", "QUICK", "ALL COLUMNS", "DATACENTERS", "TITLE"}, func(s scenario.Scenario) []string {
+		return []string{s.Name, cli.YesNo(s.Quick), cli.YesNo(s.Chosen), strconv.Itoa(s.Datacenters), s.Title}
+	})
 }
 
 // comparisonSummary is what bench compare prints as JSON. Scripts rely on its members' names.

@@ -136,18 +136,16 @@ func (n *comparedNode) writeFile() error {
 	return os.WriteFile(n.file(), text, 0o600)
 }
 
-// launchComparison starts clusters of a server below dir, each in its own directory, which is removed with it.
-func launchComparison(server, dir string) compare.Launch {
-	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
-		c := new(comparedCluster)
-		if err := c.layOut(server, dir, s); err != nil {
-			return nil, errors.Join(fmt.Errorf("lay out a cluster of column %s: %w", s.Column.Name, err), c.Close())
-		}
-		if err := c.start(ctx, s.Column.Mode); err != nil {
-			return nil, errors.Join(fmt.Errorf("start a cluster of column %s: %w", s.Column.Name, err), c.Close())
-		}
-		return c, nil
+// startCompared starts a cluster of a server below dir. After an error nothing runs.
+func startCompared(ctx context.Context, server, dir string, s compare.Spec) (*comparedCluster, error) {
+	c := new(comparedCluster)
+	if err := c.layOut(server, dir, s); err != nil {
+		return nil, errors.Join(fmt.Errorf("lay out a cluster of column %s: %w", s.Column.Name, err), c.Close())
 	}
+	if err := c.start(ctx, s.Column.Mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("start a cluster of column %s: %w", s.Column.Name, err), c.Close())
+	}
+	return c, nil
 }
 
 // layOut makes everything except the processes.

@@ -45,11 +45,11 @@ func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
 	t.Helper()
 	launching.Lock()
 	defer launching.Unlock()
-	c := need.Got(launchComparison(testServer.path, dir)(t.Context(), s))(t)
+	c := need.Got(startCompared(t.Context(), testServer.path, dir, s))(t)
 	t.Cleanup(func() {
 		expect.OK(t, c.Close())
 	})
-	return c.(*comparedCluster)
+	return c
 }
 
 // within polls until a condition holds: for seconds, although milliseconds or tens of them are expected.
@@ -238,7 +238,7 @@ func TestComparedNodeRefusesADiskSlowerThanTheServerAllows(t *testing.T) {
 
 func TestComparedClusterIsNotStartedWithASettingThatTheServerDoesNotKnow(t *testing.T) {
 	dir := t.TempDir()
-	_, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
+	_, err := startCompared(t.Context(), testServer.path, dir, compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "unknown key data.sink"), "got %v, want the server's words", err)
 	nothingIn(t, dir)
 }
@@ -253,8 +253,7 @@ func TestComparedClusterLeavesNothingAfterItsClose(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	before := goleak.IgnoreCurrent()
 	dir := t.TempDir()
-	launched := need.Got(launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Column: apColumn, Datacenters: 1}))(t)
-	c := launched.(*comparedCluster)
+	c := need.Got(startCompared(t.Context(), testServer.path, dir, compare.Spec{Column: apColumn, Datacenters: 1}))(t)
 	c.Cut(0, 1)
 	need.OK(t, errors.Join(c.Pause(1), c.Kill(2)))
 	expect.OK(t, errors.Join(c.Close(), c.Close()))
@@ -269,8 +268,8 @@ func TestComparedClusterLeavesNothingAfterItsClose(t *testing.T) {
 }
 
 func TestComparedClusterReportsANodeThatEndedByItself(t *testing.T) {
-	c := need.Got(launchComparison(testServer.path, t.TempDir())(t.Context(), compare.Spec{Column: apColumn, Datacenters: 1}))(t)
-	node := c.(*comparedCluster).nodes[1]
+	c := need.Got(startCompared(t.Context(), testServer.path, t.TempDir(), compare.Spec{Column: apColumn, Datacenters: 1}))(t)
+	node := c.nodes[1]
 	need.OK(t, syscall.Kill(node.Pid(), syscall.SIGABRT))
 	<-node.Done()
 	err := c.Close()
@@ -283,7 +282,7 @@ func launchedEureka(t *testing.T, dir string) *eurekaCluster {
 	t.Helper()
 	jar, missing := findEureka(filepath.Join("..", "..", eurekaJar))
 	need.Present(t, missing == "", "%s", missing)
-	return need.Got(launchEureka(jar, dir)(t.Context(), compare.Spec{Datacenters: 1}))(t).(*eurekaCluster)
+	return need.Got(startEureka(t.Context(), jar, dir, true))(t)
 }
 
 // TestEurekaClusterIsThreeStockServers uses one cluster for everything, because its start takes more than a minute.
@@ -375,19 +374,12 @@ func mustLeaveNothing(t *testing.T, c *eurekaCluster, dir string) {
 	expect.That(t, c.Start(t.Context(), 0) != nil, "a node of a closed cluster was started")
 }
 
-func TestEurekaClusterHasOneDatacenter(t *testing.T) {
-	dir := t.TempDir()
-	_, err := launchEureka("none.jar", dir)(t.Context(), compare.Spec{Datacenters: 2})
-	expect.That(t, err != nil && strings.Contains(err.Error(), "one datacenter, not 2"), "got %v", err)
-	nothingIn(t, dir)
-}
-
 // TestEurekaClusterThatCannotStartSaysWhy runs another program instead of Java.
 func TestEurekaClusterThatCannotStartSaysWhy(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	need.OK(t, os.WriteFile(filepath.Join(bin, "java"), []byte("#!/bin/sh\necho no such version >&2\nexit 1\n"), 0o700))
 	t.Setenv("PATH", bin)
-	_, err := launchEureka("some.jar", dir)(t.Context(), compare.Spec{Datacenters: 1})
+	_, err := startEureka(t.Context(), "some.jar", dir, true)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "no such version"), "got %v, want the program's last words", err)
 	nothingIn(t, dir)
 }

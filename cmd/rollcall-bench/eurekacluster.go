@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
@@ -36,21 +35,10 @@ func (c *eurekaCluster) SlowDisk(node int, _ time.Duration) error {
 	return fmt.Errorf("slow the disk of %s down: a Eureka server writes nothing that it waits for", c.nodes[node].Name)
 }
 
-// launchEureka starts clusters of the Eureka server in a jar below dir, each in its own directory, which is removed
-// with it. Of the spec only the number of datacenters matters, which must be one: settings are for Rollcall's servers.
-// The cluster is in a normal running state: each server has opened, which takes half a minute longer than serving if
-// all start at once, and knows all three. Before that a server would neither count the clients that register, nor
-// evict.
-func launchEureka(jar, dir string) compare.Launch {
-	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
-		if s.Datacenters > 1 {
-			return nil, fmt.Errorf("a cluster of Eureka servers has one datacenter, not %d", s.Datacenters)
-		}
-		return startEureka(ctx, jar, dir, true)
-	}
-}
-
-// startEureka starts one such cluster, with links that can be cut or direct ones. After an error nothing runs.
+// startEureka starts a cluster of the Eureka server in a jar below dir, with links that can be cut or direct ones. It is
+// in a normal running state then: each server has opened, which takes half a minute longer than serving if all start at
+// once, and knows all three. Before that a server would neither count the clients that register, nor evict. After an
+// error nothing runs.
 func startEureka(ctx context.Context, jar, dir string, linked bool) (*eurekaCluster, error) {
 	c := new(eurekaCluster)
 	if err := c.layOut(jar, dir, linked); err != nil {

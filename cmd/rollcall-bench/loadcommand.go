@@ -415,19 +415,9 @@ type moment struct {
 
 func newProgressLine(r *loadRun) *progressLine {
 	return &progressLine{
-		out: r.errs, terminal: isTerminal(r.errs), snapshot: r.load.Snapshot, warmUp: r.warmUp,
+		out: r.errs, terminal: cli.IsTerminal(r.errs), snapshot: r.load.Snapshot, warmUp: r.warmUp,
 		last: moment{latency: load.NewLatency()},
 	}
-}
-
-// isTerminal reports whether lines can be rewritten.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // run writes lines until ctx ends.

@@ -66,11 +66,7 @@ func newAuditCommand() *cobra.Command {
 type auditRecords []client.AuditRecord
 
 func (l auditRecords) Table() [][]string {
-	rows := [][]string{{"TIME", "NODE", "WHO", "ACCESSOR", "FROM", "OPERATION", "OF", "OUTCOME", "INDEX", "SAYS"}}
-	for _, r := range l {
-		rows = append(rows, auditRow(r))
-	}
-	return rows
+	return cli.Rows(l, []string{"TIME", "NODE", "WHO", "ACCESSOR", "FROM", "OPERATION", "OF", "OUTCOME", "INDEX", "SAYS"}, auditRow)
 }
 
 func auditRow(r client.AuditRecord) []string {

@@ -25,16 +25,23 @@ func newCancelCommand() *cobra.Command {
 	})
 }
 
-// done says what was done to one instance.
+// done says what was done, and to what. Scripts rely on its members' names.
 type done struct {
-	Done   string `json:"done"`
-	App    string `json:"app"`
-	ID     string `json:"id"`
-	Status string `json:"status,omitempty"`
+	Done     string `json:"done"`
+	App      string `json:"app,omitempty"` // this and the following: of an instance
+	ID       string `json:"id,omitempty"`
+	Status   string `json:"status,omitempty"`
+	Session  string `json:"session,omitempty"` // of one of the others
+	Role     string `json:"role,omitempty"`
+	Accessor string `json:"accessor,omitempty"`
+	Peer     string `json:"peer,omitempty"`
 }
 
 func (d done) Table() [][]string {
-	row := []string{d.Done, d.App + "/" + d.ID}
+	row := []string{d.Done, d.Session + d.Role + d.Accessor + d.Peer}
+	if d.App != "" {
+		row[1] = d.App + "/" + d.ID
+	}
 	if d.Status != "" {
 		row = append(row, d.Status)
 	}
@@ -236,9 +243,7 @@ func newPruneCommand() *cobra.Command {
 type prunedList []client.Pruned
 
 func (l prunedList) Table() [][]string {
-	rows := [][]string{{"APP", "ID", "STATUS", "REASON"}}
-	for _, p := range l {
-		rows = append(rows, []string{p.App, p.ID, p.Status, p.Reason})
-	}
-	return rows
+	return cli.Rows(l, []string{"APP", "ID", "STATUS", "REASON"}, func(p client.Pruned) []string {
+		return []string{p.App, p.ID, p.Status, p.Reason}
+	})
 }

@@ -102,7 +102,7 @@ func newKVGetCommand() *cobra.Command {
 				return c.out.Print(cmd.OutOrStdout(), newKeyPair(e))
 			}
 			out := cmd.OutOrStdout()
-			if isTerminal(out) && !bytes.HasSuffix(e.Value, []byte("\n")) {
+			if cli.IsTerminal(out) && !bytes.HasSuffix(e.Value, []byte("\n")) {
 				e.Value = append(e.Value, '\n')
 			}
 			_, err = out.Write(e.Value)
@@ -189,11 +189,9 @@ func newKVLsCommand() *cobra.Command {
 type keyList []keyPair
 
 func (l keyList) Table() [][]string {
-	rows := [][]string{{"KEY", "BYTES", "FLAGS", "INDEX", "SESSION"}}
-	for _, e := range l {
-		rows = append(rows, []string{e.Key, strconv.Itoa(len(e.Value)), number(e.Flags), number(e.ModifyIndex), e.Session})
-	}
-	return rows
+	return cli.Rows(l, []string{"KEY", "BYTES", "FLAGS", "INDEX", "SESSION"}, func(e keyPair) []string {
+		return []string{e.Key, strconv.Itoa(len(e.Value)), number(e.Flags), number(e.ModifyIndex), e.Session}
+	})
 }
 
 // keyNames has the names alone, without a header, for pipes.

@@ -70,9 +70,7 @@ func ports(i client.Instance) string {
 type quarantineList []client.Instance
 
 func (l quarantineList) Table() [][]string {
-	rows := [][]string{{"APP", "ID", "STATUS", "HOST", "IP", "LAST RENEWAL", "UNTIL"}}
-	for _, q := range l {
-		rows = append(rows, []string{q.App, q.ID, q.Status, q.Host, q.IP, clockTime(q.LastRenewal), clockTime(q.QuarantinedUntil)})
-	}
-	return rows
+	return cli.Rows(l, []string{"APP", "ID", "STATUS", "HOST", "IP", "LAST RENEWAL", "UNTIL"}, func(q client.Instance) []string {
+		return []string{q.App, q.ID, q.Status, q.Host, q.IP, clockTime(q.LastRenewal), clockTime(q.QuarantinedUntil)}
+	})
 }

@@ -38,7 +38,7 @@ type statusWatch struct {
 func (c connection) newStatusWatch(out, errs io.Writer) (*statusWatch, error) {
 	kind := os.Getenv("TERM")
 	w := &statusWatch{out: out, errs: errs, form: c.out}
-	w.erase = c.out == cli.Table && isTerminal(out) && kind != "" && kind != "dumb" // it understands escape sequences
+	w.erase = c.out == cli.Table && cli.IsTerminal(out) && kind != "" && kind != "dumb" // it understands escape sequences
 	c.consistency = "stale"
 	for _, address := range c.servers(os.Getenv(cli.AddrEnv)) {
 		c.addr = address
@@ -49,16 +49,6 @@ func (c connection) newStatusWatch(out, errs io.Writer) (*statusWatch, error) {
 		w.servers = append(w.servers, one)
 	}
 	return w, nil
-}
-
-// isTerminal reports whether a person reads what is written there.
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // run shows the overview at every interval until ctx ends. If no server responds at first, it returns an error.

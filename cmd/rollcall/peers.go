@@ -116,7 +116,7 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 	var o operator
 	o.addFlags(cmd)
 	return c.command(cmd, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		return actedOnPeer{Done: did, Peer: args[0]}, act(cl, ctx, args[0], o.act())
+		return done{Done: did, Peer: args[0]}, act(cl, ctx, args[0], o.act())
 	})
 }
 
@@ -207,11 +207,3 @@ func (d peerDiff) Table() [][]string {
 	}
 	return append(rows, unlessEmpty(items)...)
 }
-
-// actedOnPeer says what was done to a peer.
-type actedOnPeer struct {
-	Done string `json:"done"`
-	Peer string `json:"peer"`
-}
-
-func (a actedOnPeer) Table() [][]string { return [][]string{{a.Done, a.Peer}} }

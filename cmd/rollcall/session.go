@@ -62,7 +62,7 @@ func newSessionRenewCommand() *cobra.Command {
 		Example: "  rollcall session renew 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		s, err := cl.RenewSession(ctx, args[0])
-		return sessionDone{Done: "renewed", Session: cmp.Or(s.ID, args[0])}, err
+		return done{Done: "renewed", Session: cmp.Or(s.ID, args[0])}, err
 	})
 }
 
@@ -73,17 +73,9 @@ func newSessionDestroyCommand() *cobra.Command {
 		Short:   "End a session; its locks and keys are free after its lock-delay",
 		Example: "  rollcall session destroy 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		return sessionDone{Done: "destroyed", Session: args[0]}, cl.DestroySession(ctx, args[0])
+		return done{Done: "destroyed", Session: args[0]}, cl.DestroySession(ctx, args[0])
 	})
 }
-
-// sessionDone is what was done to a session.
-type sessionDone struct {
-	Done    string `json:"done"`
-	Session string `json:"session"`
-}
-
-func (d sessionDone) Table() [][]string { return [][]string{{d.Done, d.Session}} }
 
 func newSessionLsCommand() *cobra.Command {
 	var c connection

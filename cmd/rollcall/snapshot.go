@@ -285,11 +285,9 @@ func (d differences) Table() [][]string {
 	if len(d) == 0 {
 		return [][]string{{"no difference"}}
 	}
-	rows := [][]string{{"CHANGE", "KIND", "NAME"}}
-	for _, one := range d {
-		rows = append(rows, []string{one.Change, one.Kind, one.Name})
-	}
-	return rows
+	return cli.Rows(d, []string{"CHANGE", "KIND", "NAME"}, func(one difference) []string {
+		return []string{one.Change, one.Kind, one.Name}
+	})
 }
 
 func newSnapshotRestoreCommand() *cobra.Command {

@@ -103,18 +103,9 @@ func newRoleDeleteCommand() *cobra.Command {
 		Short:   "Delete a role: tokens that have it lose what it granted",
 		Example: "  rollcall role delete reports --reason \"the reports are made elsewhere\"",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		return authDone{Done: "deleted", Role: args[0]}, cl.DeleteRole(ctx, args[0], with.with())
+		return done{Done: "deleted", Role: args[0]}, cl.DeleteRole(ctx, args[0], with.with())
 	}))
 }
-
-// authDone is what was done to a role or a token.
-type authDone struct {
-	Done     string `json:"done"`
-	Role     string `json:"role,omitempty"`
-	Accessor string `json:"accessor,omitempty"`
-}
-
-func (d authDone) Table() [][]string { return [][]string{{d.Done, d.Role + d.Accessor}} }
 
 func newTokenCommand() *cobra.Command {
 	return cli.Group("token", "List, create, rotate and revoke tokens, which identify programs and people (mode cp)",
@@ -137,11 +128,9 @@ func newTokenLsCommand() *cobra.Command {
 type tokenList []client.Token
 
 func (l tokenList) Table() [][]string {
-	rows := [][]string{{"ACCESSOR", "NAME", "ROLES", "APP", "SECRETS", "CREATED", "BY", "EXPIRES"}}
-	for _, t := range l {
-		rows = append(rows, []string{t.Accessor, t.Name, strings.Join(t.Roles, ","), t.App, strconv.Itoa(t.Secrets), clockTime(t.Created), t.By, clockTime(t.Expires)})
-	}
-	return rows
+	return cli.Rows(l, []string{"ACCESSOR", "NAME", "ROLES", "APP", "SECRETS", "CREATED", "BY", "EXPIRES"}, func(t client.Token) []string {
+		return []string{t.Accessor, t.Name, strings.Join(t.Roles, ","), t.App, strconv.Itoa(t.Secrets), clockTime(t.Created), t.By, clockTime(t.Expires)}
+	})
 }
 
 func newTokenCreateCommand() *cobra.Command {
@@ -203,7 +192,7 @@ func newTokenRevokeCommand() *cobra.Command {
 			"blocking queries that it opened end.",
 		Example: "  rollcall token revoke k5b7q2mdn3xw4r6c --reason \"the laptop is lost\"",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		return authDone{Done: "revoked", Accessor: args[0]}, cl.RevokeToken(ctx, args[0], with.with())
+		return done{Done: "revoked", Accessor: args[0]}, cl.RevokeToken(ctx, args[0], with.with())
 	}))
 }
 

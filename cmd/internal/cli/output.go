@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -59,6 +60,15 @@ func PrintLine(w io.Writer, value any) error {
 // table follows, with columns of its own.
 type Tabler interface{ Table() [][]string }
 
+// Rows returns a table of a row for each element, below a header.
+func Rows[T any](all []T, header []string, row func(T) []string) [][]string {
+	rows := [][]string{header}
+	for _, one := range all {
+		rows = append(rows, row(one))
+	}
+	return rows
+}
+
 // PrintTable aligns the columns of rows.
 func PrintTable(w io.Writer, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -85,6 +95,16 @@ func Printable(cell string) string {
 		}
 		return '?'
 	}, cell)
+}
+
+// IsTerminal reports whether a person reads what is written there.
+func IsTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // YesNo returns a truth value as tables show it.

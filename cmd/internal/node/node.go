@@ -9,7 +9,6 @@
 //	cluster.go      the nodes of the datacenter, as the HTTP API sees them
 //	listener.go     a port and the server behind it; the profiler's
 //	metrics.go      metrics of the program, the limits and, on the leader, the cluster
-//	certificate.go  certificate files, which may be replaced while the node runs
 //	debug.go        a bundle for finding out what is wrong
 //	notify.go       tells the service manager how the node is
 //	reload.go       settings that are read again at SIGHUP
@@ -79,7 +78,7 @@ type node struct {
 	// shutdownDelay is a time.Duration that SIGHUP can change.
 	shutdownDelay atomic.Int64
 	quota         atomic.Pointer[config.Quota]
-	certificates  certificates
+	certificates  []*certfiles.Source       // of all but the store
 	auth          *config.AuthFile          // of auth.file; may be nil
 	reread        func() (changed []string) // reads files that settings name again
 	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
@@ -136,7 +135,10 @@ func open(o Options) (_ *node, err error) {
 	}
 	n.notify = &notifier{readiness: func() (bool, string) { return n.handler.Readiness() }, alive: e.store.Alive, log: n.log}
 	n.metrics.MustRegister(&bounds{service: e.service, coordination: e.coordination})
-	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run, n.notify.run}
+	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.notify.run}
+	for _, files := range n.certificates {
+		beside = append(beside, files.Run)
+	}
 	if n.auth != nil {
 		beside = append(beside, n.auth.Run)
 	}
@@ -221,7 +223,10 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	}
 	n.apply(c)
 	n.reread = func() []string {
-		changed := n.certificates.reload()
+		var changed []string
+		for _, files := range n.certificates {
+			changed = append(changed, files.Reload()...)
+		}
 		if n.auth != nil && n.auth.Reload() {
 			changed = append(changed, "auth.file")
 		}
