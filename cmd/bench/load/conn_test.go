@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,16 +13,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Conn) {
+func serve(t *testing.T, handler http.HandlerFunc) *Conn {
 	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server, dial(t, server.Listener.Addr().String())
-}
-
-func dial(t *testing.T, addr string) *Conn {
-	t.Helper()
-	c := need.Got(Dial(addr, time.Now().Add(time.Minute)))(t)
+	c := need.Got(Dial(addrOf(standIn(t, handler)), time.Now().Add(time.Minute)))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -32,7 +23,7 @@ func dial(t *testing.T, addr string) *Conn {
 func TestConnKeepsBodiesOnlyIfAskedTo(t *testing.T) {
 	long := strings.Repeat("long ", 50_000) // more than one read, and more than one chunk
 	for _, chunked := range []bool{false, true} {
-		_, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if !chunked {
 				w.Header().Set("Content-Length", "250000")
 			}
@@ -49,24 +40,8 @@ func TestConnKeepsBodiesOnlyIfAskedTo(t *testing.T) {
 	}
 }
 
-func TestConnExchangeFailsAtItsDeadline(t *testing.T) {
-	answers := make(chan struct{}, 3)
-	defer close(answers)
-	_, c := serve(t, func(http.ResponseWriter, *http.Request) { <-answers })
-	for range cap(answers) {
-		answers <- struct{}{}
-		need.OK(t, c.SetDeadline(time.Now())) // over before the next one begins
-		need.OK(t, c.SetDeadline(time.Now().Add(time.Minute)))
-		status, err := c.Exchange(readRequest)
-		need.That(t, err == nil && status == http.StatusOK, "status %d, %v, want 200", status, err)
-	}
-	need.OK(t, c.SetDeadline(time.Now().Add(time.Second))) // the request must be sent within this time
-	_, err := c.Exchange(readRequest)
-	expect.That(t, errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNotSent), "got %v, want %v", err, os.ErrDeadlineExceeded)
-}
-
 func TestConnReportsARequestThatCannotBeWrittenAsNotSent(t *testing.T) {
-	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
+	c := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, err := c.Exchange(make([]byte, 64<<20)) // larger than any send buffer
 	expect.ErrorIs(t, err, errNotSent, "got")
 }
@@ -104,7 +79,7 @@ func TestResponseIsReadInAnyPieces(t *testing.T) {
 const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 func TestConnThatTheServerWillCloseIsNotIdle(t *testing.T) {
-	_, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			w.Header().Set("Connection", "close")
 		}

@@ -42,9 +42,7 @@ type seen struct {
 func newFakeCluster(t *testing.T, nodes int) *fakeCluster {
 	c := &fakeCluster{versions: make(map[string]int64)}
 	for n := range nodes {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(n, w, r) }))
-		t.Cleanup(server.Close)
-		c.nodes = append(c.nodes, server)
+		c.nodes = append(c.nodes, standIn(t, func(w http.ResponseWriter, r *http.Request) { c.serve(n, w, r) }))
 	}
 	return c
 }
@@ -52,7 +50,7 @@ func newFakeCluster(t *testing.T, nodes int) *fakeCluster {
 func (c *fakeCluster) addrs() []string {
 	var all []string
 	for _, s := range c.nodes {
-		all = append(all, s.Listener.Addr().String())
+		all = append(all, addrOf(s))
 	}
 	return all
 }

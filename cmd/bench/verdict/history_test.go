@@ -257,27 +257,6 @@ func TestHistoriesWithStaleAnswersAreNotExplained(t *testing.T) {
 	expect.That(t, found != 0 && ordered, "%d spoilt histories were found out, some of stale answers: %t", found, ordered)
 }
 
-func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
-	verdicts := make(map[porcupine.CheckResult]int)
-	rapid.Check(t, func(t *rapid.T) {
-		calls := atomic(t, true)
-		for i := range calls {
-			if calls[i].Action == trial.Look && rapid.IntRange(0, 9).Draw(t, "spoil") == 0 {
-				calls[i].Version, calls[i].Outcome = rapid.Int64Range(0, int64(len(calls))).Draw(t, "version"), trial.Done
-			}
-		}
-		calls = informative(calls)
-		var whole []porcupine.Operation
-		for _, c := range calls {
-			whole = append(whole, porcupine.Operation{Input: c, Call: int64(c.Called), Return: int64(c.Returned)})
-		}
-		want := porcupine.CheckOperationsTimeout(register, whole, patience)
-		need.Equal(t, check(calls, patience), want, "%+v\nare", calls)
-		verdicts[want]++
-	})
-	expect.That(t, verdicts[porcupine.Ok] != 0 && verdicts[porcupine.Illegal] != 0, "verdicts were %v, want both", verdicts)
-}
-
 // A write of unknown outcome may have ended at any time; that it has no end makes no later write overlap it.
 func TestWritesOverlapThoseThatAreKnownToBeUnderWay(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 3), of(write(2, 1, 0), trial.Unknown), write(3, 2, 4), look(3, 3, 9), write(4, 5, 6)}

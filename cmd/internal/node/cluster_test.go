@@ -147,8 +147,7 @@ func TestRestoreBeyondTheLimitsIsRefused(t *testing.T) {
 			full := serving(t, oneNode(t))
 			responds(t, http.MethodPut, full+"/v1/kv/a", "value", http.StatusOK, "true")
 			for _, id := range []string{"a1", "a2"} {
-				body := `{"instance":{"instanceId":"` + id + `","hostName":"h","app":"A","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`
-				responds(t, http.MethodPost, full+"/eureka/apps/A", body, http.StatusNoContent, "")
+				responds(t, http.MethodPost, full+"/eureka/apps/A", instance(id), http.StatusNoContent, "")
 			}
 			saved := responds(t, http.MethodGet, full+"/v1/rollcall/snapshot", "", http.StatusOK, "ROLLBACK")
 			small := oneNode(t)
@@ -171,8 +170,7 @@ func TestDryRunWithoutConsensusSaysWhatARestoreDoes(t *testing.T) {
 	c := oneNode(t)
 	c.Mode = config.AP
 	url := serving(t, c)
-	body := `{"instance":{"instanceId":"a1","hostName":"h","app":"A","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`
-	responds(t, http.MethodPost, url+"/eureka/apps/A", body, http.StatusNoContent, "")
+	responds(t, http.MethodPost, url+"/eureka/apps/A", instance("a1"), http.StatusNoContent, "")
 	saved := responds(t, http.MethodGet, url+"/v1/rollcall/snapshot", "", http.StatusOK, "ROLLBACK")
 	responds(t, http.MethodDelete, url+"/eureka/apps/A/a1", "", http.StatusOK, "")
 
@@ -319,7 +317,7 @@ func TestLimitsRefuseLocksAndNodesBeyondTheBytesOfTheStateAndAcceptThoseThere(t 
 	responds(t, "PUT", register, node("first", 100), http.StatusOK, "true")
 	responds(t, "PUT", lock("first", holder), "", http.StatusOK, `"acquired":true`)
 	responds(t, "PUT", lock("first", other), "", http.StatusInsufficientStorage, "")
-	responds(t, "POST", url+"/eureka/apps/A", `{"instance":{"instanceId":"i","app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"}}}`, http.StatusNoContent, "")
+	responds(t, "POST", url+"/eureka/apps/A", instance("i"), http.StatusNoContent, "")
 	responds(t, "PUT", url+"/eureka/apps/A/i", "", http.StatusOK, "")
 	responds(t, "DELETE", lock("l0", holder), "", http.StatusOK, "")
 	for i := range 3 {
@@ -327,6 +325,11 @@ func TestLimitsRefuseLocksAndNodesBeyondTheBytesOfTheStateAndAcceptThoseThere(t 
 	}
 	responds(t, "PUT", lock("another", holder), "", http.StatusOK, `"acquired":true`)
 	responds(t, "PUT", register, node("first", 5000), http.StatusOK, "true")
+}
+
+// instance is the body of a registration in the application A.
+func instance(id string) string {
+	return fmt.Sprintf(`{"instance":{"instanceId":%q,"app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","vipAddress":"a","dataCenterInfo":{"name":"MyOwn"}}}`, id)
 }
 
 func request(t *testing.T, method, url, body string) (status int, text string) {
@@ -347,20 +350,15 @@ func TestFullDiskRefusesWhatAddsAndNothingElse(t *testing.T) {
 	n.disk.Free = func(string) (int64, error) { return free.Load(), nil }
 	defer started(t, n)()
 	url := readyURL(t, n)
-	const instance = `{"instance":{"instanceId":"i","app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"}}}`
-	if status, text := request(t, "POST", url+"/eureka/apps/A", instance); status != http.StatusNoContent {
-		t.Fatalf("register: %d %s", status, text)
-	}
-	if status, text := request(t, "PUT", url+"/v1/kv/k", "v"); status != http.StatusOK {
-		t.Fatalf("put: %d %s", status, text)
-	}
+	responds(t, "POST", url+"/eureka/apps/A", instance("i"), http.StatusNoContent, "")
+	responds(t, "PUT", url+"/v1/kv/k", "v", http.StatusOK, "")
 	free.Store(int64(c.MinFree) - 1)
 	n.disk.Measure()
 	for _, tt := range []struct {
 		method, path, body string
 		want               int
 	}{
-		{"POST", "/eureka/apps/A", instance, http.StatusInsufficientStorage},
+		{"POST", "/eureka/apps/A", instance("i"), http.StatusInsufficientStorage},
 		{"PUT", "/v1/kv/other", "v", http.StatusInsufficientStorage},
 		{"PUT", "/v1/session/create", "{}", http.StatusInsufficientStorage},
 		{"PUT", "/eureka/apps/A/i", "", http.StatusOK},
@@ -376,6 +374,5 @@ func TestFullDiskRefusesWhatAddsAndNothingElse(t *testing.T) {
 	}
 	free.Store(int64(c.MinFree))
 	n.disk.Measure()
-	status, text := request(t, "POST", url+"/eureka/apps/A", instance)
-	expect.That(t, status == http.StatusNoContent, "register, when there is room again: %d %s", status, text)
+	responds(t, "POST", url+"/eureka/apps/A", instance("i"), http.StatusNoContent, "")
 }

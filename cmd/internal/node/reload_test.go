@@ -311,16 +311,8 @@ func reloadedNode(t *testing.T, values map[string]string) (url string, reload fu
 
 func TestReloadedLimitsAndQuotasHoldFromThenOn(t *testing.T) {
 	url, reload := reloadedNode(t, map[string]string{"limits.instances-in-app": "1", "limits.sessions": "1"})
-	instance := func(id string) string {
-		return fmt.Sprintf(`{"instance":{"instanceId":%q,"app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","vipAddress":"a","dataCenterInfo":{"name":"MyOwn"}}}`, id)
-	}
-	register := func(id string) int {
-		resp := need.Got(http.Post(url+"/eureka/apps/A", "application/json", strings.NewReader(instance(id))))(t)
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	session := func() int { status, _ := request(t, "PUT", url+"/v1/session/create", "{}"); return status }
-	poll := func() int { return status(url + "/v1/rollcall/watch?wait=10ms") }
+	asked := func(method, path, body string) int { status, _ := request(t, method, url+path, body); return status }
+	poll := func() int { return asked("GET", "/v1/rollcall/watch?wait=10ms", "") }
 	for _, step := range []struct {
 		id                        string
 		values                    map[string]string
@@ -337,7 +329,7 @@ func TestReloadedLimitsAndQuotasHoldFromThenOn(t *testing.T) {
 		if step.values != nil {
 			reload(step.values)
 		}
-		got := []int{register(step.id), session(), poll()}
+		got := []int{asked("POST", "/eureka/apps/A", instance(step.id)), asked("PUT", "/v1/session/create", "{}"), poll()}
 		expect.Deep(t, got, []int{step.register, step.session, step.polled}, fmt.Sprintf("%s with %v: register, create a session, watch", step.id, step.values))
 	}
 	reload(map[string]string{"limits.watchers": "1"})
@@ -389,10 +381,7 @@ func TestReloadedPeersAreSentToAndRemovedOnesNot(t *testing.T) {
 	id := 0
 	register := func() {
 		id++
-		body := fmt.Sprintf(`{"instance":{"instanceId":"i%d","app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","vipAddress":"a","dataCenterInfo":{"name":"MyOwn"}}}`, id)
-		resp := need.Got(http.Post(url+"/eureka/apps/A", "application/json", strings.NewReader(body)))(t)
-		resp.Body.Close()
-		need.Equal(t, resp.StatusCode, http.StatusNoContent, "register")
+		responds(t, "POST", url+"/eureka/apps/A", instance(fmt.Sprint("i", id)), http.StatusNoContent, "")
 	}
 	awaitCall := func(e *eurekaServer, user string) {
 		t.Helper()
@@ -415,10 +404,10 @@ func TestReloadedPeersAreSentToAndRemovedOnesNot(t *testing.T) {
 		awaitCall(second, "b:b")
 	}
 	expect.That(t, first.calls("a:new") <= gone+1, "%d calls to the removed peer after its last one", first.calls("a:new")-gone)
-	_, text := request(t, "GET", url+"/v1/rollcall/peers", "")
+	text := responds(t, "GET", url+"/v1/rollcall/peers", "", http.StatusOK, "")
 	expect.That(t, strings.Contains(text, `"e2"`) && !strings.Contains(text, `"e1"`), "peers: %s", text)
 	await(t, "the metrics of the removed peer go", func() bool {
-		_, text = request(t, "GET", url+"/metrics", "")
+		text = responds(t, "GET", url+"/metrics", "", http.StatusOK, "")
 		return strings.Contains(text, `peer="e2"`) && !strings.Contains(text, `peer="e1"`)
 	})
 }

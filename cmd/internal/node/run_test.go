@@ -25,14 +25,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestNodeServesUntilItIsStopped(t *testing.T) {
-	n := opened(t, oneNode(t))
-	stop := started(t, n)
-	url := readyURL(t, n)
-	expect.OKf(t, stop(), "run, after a stop")
-	expect.Equal(t, status(url+"/healthz"), 0, "it still responds:")
-}
-
 func TestNodeEndsItsWatches(t *testing.T) {
 	for _, takeover := range []bool{true, false} {
 		c := oneNode(t)
@@ -92,9 +84,7 @@ func TestShutdownCompletesRequestsWhileTheStoreStillRuns(t *testing.T) {
 			}
 		}))
 	stop := started(t, n)
-	response := make(chan int, 1)
-	go func() { response <- status("http://" + n.listeners[0].Addr().String()) }()
-	<-arrived
+	response := requested(n, arrived)
 	n.listeners[0].server.RegisterOnShutdown(func() { close(stopping) })
 	expect.OKf(t, stop(), "run")
 	expect.Equal(t, <-response, http.StatusOK, "the response is")
@@ -166,18 +156,8 @@ func registerProbed(t *testing.T, api, url string) (checks string) {
 	t.Helper()
 	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
 	body := fmt.Sprintf(`{"Name":"web","Address":"127.0.0.1","Port":%s,"Check":{"HTTP":%q,"Interval":"1s"}}`, port, url)
-	req := need.Got(http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/v1/agent/service/register", strings.NewReader(body)))(t)
-	resp := need.Got(http.DefaultClient.Do(req))(t)
-	resp.Body.Close()
-	need.Equal(t, resp.StatusCode, http.StatusOK, "register: status")
+	responds(t, http.MethodPut, api+"/v1/agent/service/register", body, http.StatusOK, "")
 	return api + "/v1/health/checks/web"
-}
-
-func text(t *testing.T, url string) string {
-	t.Helper()
-	resp := need.Got(http.Get(url))(t)
-	defer resp.Body.Close()
-	return string(need.Got(io.ReadAll(resp.Body))(t))
 }
 
 func TestLeaderProbesServicesUnlessProbesAreOff(t *testing.T) {
@@ -190,10 +170,12 @@ func TestLeaderProbesServicesUnlessProbesAreOff(t *testing.T) {
 			api := serving(t, c)
 			checks := registerProbed(t, api, service.URL)
 			if !probes {
-				expect.That(t, !strings.Contains(text(t, api+"/metrics"), "rollcall_probe_"), "there is a prober")
+				expect.That(t, !strings.Contains(responds(t, "GET", api+"/metrics", "", http.StatusOK, ""), "rollcall_probe_"), "there is a prober")
 				return
 			}
-			await(t, "the check passes", func() bool { return strings.Contains(text(t, checks), `"Status":"passing"`) })
+			await(t, "the check passes", func() bool {
+				return strings.Contains(responds(t, "GET", checks, "", http.StatusOK, ""), `"Status":"passing"`)
+			})
 		})
 	}
 }
@@ -326,8 +308,7 @@ func TestServiceManagerHearsNoSignOfLifeWhileTheStoreHangs(t *testing.T) {
 			n.apply(&slow)
 			written := make(chan error, 1)
 			go func() {
-				resp, err := http.Post("http://"+c.HTTP.Addr+"/eureka/apps/A", "application/json", strings.NewReader(`{"instance":{"instanceId":"a","app":"A","hostName":"h",
-					"ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}}}`))
+				resp, err := http.Post("http://"+c.HTTP.Addr+"/eureka/apps/A", "application/json", strings.NewReader(instance("a")))
 				if err == nil {
 					resp.Body.Close()
 				}
