@@ -25,6 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // These benchmarks measure clusters of real processes; docs/benchmarks.md explains them. "on=" in a name says what
@@ -286,7 +287,7 @@ func benchmarkLeasesEnd(b *testing.B, c *benchCluster, all benchFleet) {
 			conn := need.Got(load.Dial(addr, end.Add(time.Minute)))(b)
 			for status := 0; status != http.StatusNotFound; {
 				status = need.Got(conn.Exchange(look))(b)
-				load.Pause(b.Context(), 10*time.Millisecond)
+				wait.For(b.Context(), 10*time.Millisecond)
 			}
 			conn.Close()
 		}
@@ -367,7 +368,7 @@ func awaitWatchers(b *testing.B, addrs []string, app string, watchers int, read 
 	var took []time.Duration
 	f := benchFleet{name: app, size: 1, inApp: 1 << 30}
 	for i := 0; b.Loop(); i++ {
-		load.Pause(b.Context(), pause)
+		wait.For(b.Context(), pause)
 		sent := time.Now()
 		once(b, addrs[i%len(addrs)], f.registration(i), http.StatusNoContent)
 		for range watchers {
@@ -501,10 +502,10 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			return leading, following
 		}
-		load.Pause(b.Context(), turn/4) // until the work of its start has ended
+		wait.For(b.Context(), turn/4) // until the work of its start has ended
 		leading, following := used()
 		for b.Loop() {
-			load.Pause(b.Context(), turn)
+			wait.For(b.Context(), turn)
 		}
 		l, f := used()
 		b.ReportMetric(0, "ns/op")

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // benchNodes is how many nodes a cluster has.
@@ -87,7 +87,7 @@ func await(ctx context.Context, what string, limit time.Duration, reached func(c
 		if yes && err == nil {
 			return nil
 		}
-		if !load.Pause(ctx, pause) {
+		if !wait.For(ctx, pause) {
 			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
 		}
 	}

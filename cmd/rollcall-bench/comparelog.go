@@ -21,6 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // trialsFile holds the trials of a comparison that is running, or was interrupted: its plan in the first line, then
@@ -215,10 +216,8 @@ func (l *trialLog) keep(ctx context.Context, t *trial.Trial, progress io.Writer)
 		fmt.Fprintf(progress, "%v: make room. The run waits for it; if it is interrupted, this trial is lost, and --resume runs it again\n", err)
 	}
 	for isFull(err) {
-		select {
-		case <-ctx.Done():
+		if !wait.For(ctx, l.wait) {
 			return context.Cause(ctx)
-		case <-time.After(l.wait):
 		}
 		if err = l.rewind(); err == nil {
 			err = l.line(t)

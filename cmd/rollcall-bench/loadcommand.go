@@ -28,6 +28,7 @@ import (
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // asCSV is an output format that only bench run has.
@@ -423,18 +424,9 @@ func newProgressLine(r *loadRun) *progressLine {
 // run writes lines until ctx ends.
 func (p *progressLine) run(ctx context.Context) {
 	began := time.Now()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			p.print(sumTotals(p.snapshot(), time.Since(began)))
-		case <-ctx.Done():
-			if p.terminal {
-				fmt.Fprintln(p.out)
-			}
-			return
-		}
+	wait.Every(ctx, time.Second, func(time.Time) { p.print(sumTotals(p.snapshot(), time.Since(began))) })
+	if p.terminal {
+		fmt.Fprintln(p.out)
 	}
 }
 
@@ -503,7 +495,7 @@ func (l *lateness) watch(ctx context.Context) {
 	l.waits = load.NewLatency()
 	for {
 		due := time.Now().Add(lateEvery)
-		if !load.Pause(ctx, lateEvery) {
+		if !wait.For(ctx, lateEvery) {
 			return
 		}
 		l.add(time.Since(due))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 func newAuditCommand() *cobra.Command {
@@ -126,10 +127,8 @@ func (f *follower) run(ctx context.Context, q client.AuditQuery) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.For(ctx, auditPoll) {
 			return nil
-		case <-time.After(auditPoll):
 		}
 	}
 }

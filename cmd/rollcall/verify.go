@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // verifyAgain is the pause before asking again whether the nodes can be compared.
@@ -42,9 +43,7 @@ func verifyWithin(ctx context.Context, cl *client.Client, patience time.Duration
 		if err != nil || v.Verdict != "undecided" || !time.Now().Before(until) {
 			return v, err
 		}
-		select {
-		case <-time.After(verifyAgain):
-		case <-ctx.Done():
+		if !wait.For(ctx, verifyAgain) {
 			return v, ctx.Err()
 		}
 	}

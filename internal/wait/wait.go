@@ -1,4 +1,4 @@
-// Package wait is how the client waits: until a time has passed, until something is done, and between tries that
+// Package wait is how clients, servers and loads wait: until a time has passed, until something is done, and between tries that
 // fail.
 //
 // It starts no goroutine.
@@ -15,6 +15,9 @@ import (
 
 // For waits for d. It returns false if ctx ends before.
 func For(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

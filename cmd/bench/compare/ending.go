@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 const (
@@ -64,7 +64,7 @@ func (o *observer) end(ctx context.Context, held held) (endings []trial.Ending, 
 		if !same && o.config.Column.Mode == scenario.AP {
 			limit = endLimitAP
 		}
-		if same && right || time.Since(began) > limit || !load.Pause(ctx, endEvery) {
+		if same && right || time.Since(began) > limit || !wait.For(ctx, endEvery) {
 			return endings, same
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // clients is what faults and storms do to a load. *load.Load implements it.
@@ -135,7 +135,7 @@ func (i *injector) underWay() string {
 }
 
 // until waits for a time, and reports whether it came before ctx ended.
-func until(ctx context.Context, t time.Time) bool { return load.Pause(ctx, time.Until(t)) }
+func until(ctx context.Context, t time.Time) bool { return wait.For(ctx, time.Until(t)) }
 
 // target is the nodes that a fault strikes.
 type target struct {

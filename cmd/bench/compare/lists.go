@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 const (
@@ -35,7 +35,7 @@ func awaitListed(ctx context.Context, nodes []string, book *trial.Book) (listed 
 			if !list.Failed && list.Missing == 0 {
 				break
 			}
-			if !load.Pause(ctx, listedEvery) {
+			if !wait.For(ctx, listedEvery) {
 				return false
 			}
 		}
@@ -48,7 +48,7 @@ func awaitListed(ctx context.Context, nodes []string, book *trial.Book) (listed 
 func (o *observer) follow(ctx context.Context, node int) {
 	asker, reader := o.asker(node), newListReader()
 	turn := o.config.Every * time.Duration(node) / time.Duration(len(o.config.Nodes))
-	if !load.Pause(ctx, turn) {
+	if !wait.For(ctx, turn) {
 		return
 	}
 	repeat(ctx, o.config.Every, func() (pause time.Duration) {

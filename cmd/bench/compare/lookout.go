@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Pauses between two looks for one registration.
@@ -144,11 +145,7 @@ func (l *lookout) run(ctx context.Context) {
 		if len(due) > 0 {
 			continue
 		}
-		select {
-		case <-ctx.Done():
-		case <-l.arrived:
-		case <-time.After(next):
-		}
+		wait.Pause(ctx, l.arrived, next)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // newObserver prepares an observation. It asks no node yet.
@@ -33,7 +33,7 @@ func (o *observer) run(ctx context.Context) {
 	for node := range o.nodes {
 		parts.Go(func() { o.usage(ctx, node) })
 	}
-	if o.config.Quiet == 0 || load.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
+	if o.config.Quiet == 0 || wait.For(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
 		for node := range o.nodes {
 			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders} {
 				parts.Go(func() { part(ctx, node) })

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // observed is what to observe.
@@ -159,7 +159,7 @@ func repeat(ctx context.Context, every time.Duration, do func() (pause time.Dura
 		if earliest := time.Now().Add(pause); due.Before(earliest) {
 			due = earliest
 		}
-		if !load.Pause(ctx, time.Until(due)) {
+		if !wait.For(ctx, time.Until(due)) {
 			return
 		}
 	}

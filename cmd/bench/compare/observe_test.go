@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // rig is a fake cluster that is observed in virtual time.
@@ -529,7 +529,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /eureka/apps", func(w http.ResponseWriter, r *http.Request) {
-		if load.Pause(r.Context(), state.late) {
+		if wait.For(r.Context(), state.late) {
 			n.list(w, r)
 		}
 	})
@@ -547,7 +547,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (n *fakeNode) list(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
-	if !load.Pause(r.Context(), n.now().slow) {
+	if !wait.For(r.Context(), n.now().slow) {
 		return
 	}
 	n.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 const (
@@ -151,7 +152,7 @@ func (r *run) register(ctx context.Context) error {
 func (r *run) awaitListed(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, spreading+r.waits().listed)
 	defer cancel()
-	if load.Pause(waiting, spreading) {
+	if wait.For(waiting, spreading) {
 		awaitListed(waiting, r.addresses(), &r.book)
 	}
 	return ctx.Err()
@@ -278,7 +279,7 @@ func (r *run) leader(ctx context.Context) (int, error) {
 		if leader := r.observer.leader(min(scenario.NodesPerDatacenter, len(r.nodes))); leader >= 0 {
 			return leader, nil
 		}
-		if !load.Pause(ctx, leaderPoll) {
+		if !wait.For(ctx, leaderPoll) {
 			return 0, context.Cause(ctx)
 		}
 	}
@@ -360,6 +361,6 @@ func (r *run) deaths(faults []trial.Fault) time.Duration {
 
 // await asks at an interval until it is done or ctx ends.
 func await(ctx context.Context, done func() bool) {
-	for !done() && load.Pause(ctx, healPoll) {
+	for !done() && wait.For(ctx, healPoll) {
 	}
 }

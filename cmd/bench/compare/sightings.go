@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 const (
@@ -99,7 +99,7 @@ func (s *sightings) run(ctx context.Context) {
 			under.Go(func() { l.run(ctx) })
 		}
 	}
-	if !load.Pause(ctx, s.config.Every) {
+	if !wait.For(ctx, s.config.Every) {
 		return
 	}
 	number := 0

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Workload makes the requests of one connection out of conns: each call of the returned function returns the next one,
@@ -172,7 +174,7 @@ func (s *bulkSender) exchange(request []byte) (ok bool, done time.Time) {
 		}
 	}
 	status, err := s.c.Exchange(request)
-	for err == nil && (status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout) && s.Insist && Pause(s.ctx, insistPause) {
+	for err == nil && (status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout) && s.Insist && wait.For(s.ctx, insistPause) {
 		status, err = s.c.Exchange(request)
 	}
 	done = time.Now()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 const (
@@ -131,7 +132,7 @@ func (c *client) call(ctx context.Context, request []byte, nodes ...int) callRes
 	}
 	r.done = time.Now()
 	if c.load.Closed && r.outcome == trial.Unreached {
-		Pause(ctx, refusedPause) // no schedule keeps it from retrying at once
+		wait.For(ctx, refusedPause) // no schedule keeps it from retrying at once
 	}
 	return r
 }

@@ -286,18 +286,3 @@ func (r *response) readChunked(keep bool) error {
 		}
 	}
 }
-
-// Pause waits, and returns false if ctx ended first.
-func Pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

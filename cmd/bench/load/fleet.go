@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // fleet is the clients of a load's instances: of lasting ones, of passing ones, and of sealed ones. Heartbeats of the
@@ -198,7 +199,7 @@ type task func(ctx context.Context, c *client, i *instance, due time.Time) (cert
 // insist performs a task at due, and again until its outcome is certain. It returns false if ctx ends, or the instance
 // was struck.
 func (f *fleet) insist(ctx context.Context, i *instance, due time.Time, do task) (certain bool) {
-	for Pause(ctx, time.Until(due)) {
+	for wait.For(ctx, time.Until(due)) {
 		i.work.Lock()
 		if mode := i.mode.Load(); mode == silent || mode == dead {
 			i.work.Unlock()
@@ -338,7 +339,7 @@ func (f *fleet) pass(ctx context.Context, i *instance) {
 			due = i.leaves
 		}
 		switch {
-		case !Pause(ctx, time.Until(due)):
+		case !wait.For(ctx, time.Until(due)):
 			return
 		case !leaving:
 			version := i.version
@@ -382,7 +383,7 @@ func (f *fleet) seal(ctx context.Context, c *client, due time.Time) {
 	}
 	second := time.Now().Add(sealPause)
 	f.sealing.Go(func() {
-		if Pause(f.load.living, time.Until(second)) {
+		if wait.For(f.load.living, time.Until(second)) {
 			f.load.use(f.idle[i.home], time.Time{}, func(c *client) { f.writeSealed(f.load.living, c, i, o, second) })
 		}
 	})
@@ -496,7 +497,7 @@ func (l *Load) Flap(which string) (count int, stop func(), err error) {
 
 // flap lets an instance cancel and register in turn. Once it is to stop, it begins no cancel, but completes one.
 func (f *fleet) flap(ctx context.Context, i *instance, due time.Time) {
-	for Pause(ctx, time.Until(due)) && i.mode.Load() == flapping {
+	for wait.For(ctx, time.Until(due)) && i.mode.Load() == flapping {
 		if !f.insist(ctx, i, due, f.cancelOnce) || !f.insist(ctx, i, time.Now().Add(flapPause), f.renew) {
 			return
 		}
@@ -542,7 +543,7 @@ func (l *Load) CancelAll(ctx context.Context) error {
 	// Until no node knows one: without consensus, a write that another node has just received may arrive after the
 	// cancel, and is newer than what was canceled.
 	for range cancelRounds {
-		if l.cancel(ctx, keys)[trial.Done] == 0 || !Pause(ctx, cancelPause) {
+		if l.cancel(ctx, keys)[trial.Done] == 0 || !wait.For(ctx, cancelPause) {
 			break
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // fakeCluster is a set of servers that share one registry: per id the registered version, where the newer one stays.
@@ -169,7 +170,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); {
 		need.That(t, !time.Now().After(deadline), "not within 30 s: %s", what)
-		Pause(t.Context(), 5*time.Millisecond)
+		wait.For(t.Context(), 5*time.Millisecond)
 	}
 }
 

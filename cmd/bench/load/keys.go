@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // watchedKeys are the instances whose every write carries a version, and the clients that write them.
@@ -190,7 +191,7 @@ func (w *writer) first(ctx context.Context) error {
 		if r.outcome == trial.Done {
 			return nil
 		}
-		if !Pause(ctx, retryPause) {
+		if !wait.For(ctx, retryPause) {
 			return fmt.Errorf("watched key %s could not be registered (%s): %w", w.key.id, r.outcome, ctx.Err())
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // A server that closes a connection with unread bytes waits for half a second first.
@@ -153,7 +154,7 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 	t.Cleanup(func() { cancel(); <-ended })
 	for deadline := time.Now().Add(30 * time.Second); !wanted(l.Watched()); {
 		need.That(t, !time.Now().After(deadline), "%s: not within 30 s; they saw %+v", what, l.Watched())
-		Pause(ctx, 10*time.Millisecond)
+		wait.For(ctx, 10*time.Millisecond)
 	}
 	return l.Watched()
 }

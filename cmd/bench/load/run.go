@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // backlogLimit is how long after its end a run still sends what was due before it, in Timeouts. Calls not sent by then
@@ -274,7 +276,7 @@ const (
 // closed lets clients make one call after the other, as fast as they are answered, until the end. It returns when the
 // last one has ended. Calls keep the order of the streams' schedules, and so the proportion of the rates.
 func (l *Load) closed(ctx context.Context, streams []*stream, begin, end time.Time) {
-	Pause(ctx, time.Until(begin))
+	wait.For(ctx, time.Until(begin))
 	for _, s := range streams {
 		s.schedule = schedule{rate: l.rate(s), from: begin}
 	}
@@ -296,7 +298,7 @@ func callInTurn(ctx context.Context, next func() call, end time.Time) {
 	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = time.Now() {
 		next()(ctx, now)
 		if time.Since(now) < shortestCall {
-			Pause(ctx, idlePause)
+			wait.For(ctx, idlePause)
 		}
 	}
 }

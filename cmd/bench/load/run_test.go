@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 func newLoad(t testing.TB, c Config) *Load {
@@ -141,7 +142,7 @@ func TestRunLetsHeartbeatsGoOnUntilStop(t *testing.T) {
 	expect.That(t, got == fetches && got == 10, "%d fetches, %d of them after the end, want 10 and none", got, got-fetches)
 	l.Stop()
 	sent := asked.Load()
-	Pause(t.Context(), 100*time.Millisecond) // five intervals
+	wait.For(t.Context(), 100*time.Millisecond) // five intervals
 	if got := asked.Load(); got != sent {
 		t.Errorf("%d requests after Stop, want none", got-sent)
 	}

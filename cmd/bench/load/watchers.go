@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 const (
@@ -54,7 +55,7 @@ func (l *Load) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range l.Load.Watchers {
 		all.Go(func() {
-			if Pause(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
+			if wait.For(ctx, watchSpan/time.Duration(l.Load.Watchers)*time.Duration(i)) {
 				(&watcher{load: l, home: i % len(l.Nodes)}).run(ctx)
 			}
 		})
@@ -82,7 +83,7 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		if ctx.Err() == nil {
 			w.count(Watched{Breaks: 1})
-			Pause(ctx, watchRetry)
+			wait.For(ctx, watchRetry)
 		}
 	}
 }
