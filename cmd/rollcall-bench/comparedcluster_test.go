@@ -238,8 +238,7 @@ func TestComparedNodeRefusesADiskSlowerThanTheServerAllows(t *testing.T) {
 
 func TestComparedClusterIsNotStartedWithASettingThatTheServerDoesNotKnow(t *testing.T) {
 	dir := t.TempDir()
-	_, err := startCompared(t.Context(), testServer.path, dir, compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
-	expect.That(t, err != nil && strings.Contains(err.Error(), "unknown key data.sink"), "got %v, want the server's words", err)
+	expect.ErrorSays(t, expect.Err(startCompared(t.Context(), testServer.path, dir, compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})), "unknown key data.sink", "got")
 	nothingIn(t, dir)
 }
 
@@ -379,8 +378,7 @@ func TestEurekaClusterThatCannotStartSaysWhy(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	need.OK(t, os.WriteFile(filepath.Join(bin, "java"), []byte("#!/bin/sh\necho no such version >&2\nexit 1\n"), 0o700))
 	t.Setenv("PATH", bin)
-	_, err := startEureka(t.Context(), "some.jar", dir, true)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "no such version"), "got %v, want the program's last words", err)
+	expect.ErrorSays(t, expect.Err(startEureka(t.Context(), "some.jar", dir, true)), "no such version", "got")
 	nothingIn(t, dir)
 }
 

@@ -450,15 +450,8 @@ func TestParseNamesWhatIsWrongAndWhere(t *testing.T) {
 		{"no YAML", "a: [", "x.yaml: yaml:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Parse("x.yaml", []byte("name: x\n"+tt.text))
-			switch {
-			case tt.want == "" && err != nil:
-				t.Errorf("Parse(%q) = %v, want no error", tt.text, err)
-			case tt.want != "" && err == nil:
-				t.Errorf("Parse(%q) succeeded, want an error with %q", tt.text, tt.want)
-			case tt.want != "" && !strings.Contains(err.Error(), tt.want):
-				t.Errorf("Parse(%q) =\n%v, want %q in it", tt.text, err, tt.want)
-			}
+			err := expect.Err(Parse("x.yaml", []byte("name: x\n"+tt.text)))
+			expect.That(t, (err == nil) == (tt.want == "") && (err == nil || strings.Contains(err.Error(), tt.want)), "Parse(%q) =\n%v, want %q in it", tt.text, err, tt.want)
 		})
 	}
 }
@@ -478,8 +471,7 @@ func TestParseReportsAllMistakesOfAKindAtOnce(t *testing.T) {
 
 func TestParseRefusesAnEmptyFile(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n"} {
-		_, err := Parse("x.yaml", []byte(text))
-		expect.That(t, err != nil && strings.Contains(err.Error(), "x.yaml: is empty"), "Parse(%q) = %v, want that it is empty", text, err)
+		expect.ErrorSays(t, expect.Err(Parse("x.yaml", []byte(text))), "x.yaml: is empty", "Parse(%q) =", text)
 	}
 }
 

@@ -144,8 +144,7 @@ func TestModeDoesNotVanish(t *testing.T) {
 func TestOpenRefusesABadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	need.OK(t, os.WriteFile(path, []byte("tokens: a\n"), 0o600))
-	_, err := OpenAuthFile(path, slog.New(slog.DiscardHandler))
-	expect.That(t, err != nil && strings.Contains(err.Error(), "auth.yaml:1: "), "got %v", err)
+	expect.ErrorSays(t, expect.Err(OpenAuthFile(path, slog.New(slog.DiscardHandler))), "auth.yaml:1: ", "got")
 }
 
 const (

@@ -229,8 +229,7 @@ func TestLoadNamesAMissingFile(t *testing.T) {
 	AddFlags(flags)
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	need.OK(t, flags.Parse([]string{"--config", missing}))
-	_, err := Load(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})
-	expect.That(t, err != nil && strings.Contains(err.Error(), missing), "got %v, want an error that names %s", err, missing)
+	expect.ErrorSays(t, expect.Err(Load(inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile})), missing, "got")
 }
 
 func TestDefaultLeasesMatchTheRegistry(t *testing.T) {
