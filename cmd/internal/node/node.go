@@ -189,8 +189,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.ScrapeErrors = store.NewPanics(n.log, n.metrics)
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender, h.EurekaRefused = e.peers, e.peers.replicator.EurekaSender, e.peers.replicator.Refusals().Record
-	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level, n.world}
-	h.Snapshots = e.snapshots
+	h.Coordination, h.Snapshots, h.LogLevel = e.coordination, e.snapshots, logLevel{o.Level, n.world}
 	if c.Checks.Probes {
 		h.JudgeProbe = e.rules.Refuses
 	}
