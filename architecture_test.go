@@ -37,7 +37,7 @@ var rooms = []room{
 	{"cmd/internal/cli", []string{"fsm/order"}},
 	{"internal/localcluster", nil},
 	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/consensus/membership", "store/local", "store/backup", "store/disk", "internal/wait", "replication", "replication/link", "fsm", "fsm/codec", "fsm/access", "fsm/registry", "fsm/kv", "internal/world", "httpd/audit", "httpd/web", "httpd/own", "httpd/consul", "fsm/order"}},
-	{"cmd/internal/sim", []string{"client", "httpd/api", "cmd/internal/config", "cmd/internal/node", "fsm", "fsm/access", "fsm/codec", "fsm/registry", "internal/need", "internal/world", "replication/rollcallpeer", "store", "store/expiry"}},
+	{"cmd/internal/sim", []string{"client", "httpd/api", "cmd/internal/config", "cmd/internal/node", "fsm", "fsm/access", "fsm/codec", "fsm/registry", "internal/need", "internal/world", "replication/rollcallpeer", "store"}},
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/probe", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit", "httpd/web", "internal/wait"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"httpd", []string{"fsm/order", "internal/world", "internal/setting", "httpd/eurekaroutes", "httpd/dashboard", "httpd/web", "httpd/api", "fsm/access", "fsm/registry", "httpd/audit", "httpd/consul", "httpd/own", "httpd/eureka"}},

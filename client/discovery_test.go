@@ -234,11 +234,12 @@ func TestDiscoverySparesAServerThatOnlyResets(t *testing.T) {
 		s.setFault("/v1/rollcall/watch", cut(started(1), wasReset))
 		d := discover(t, DiscoveryConfig{}, s)
 		pass(10 * time.Minute)
-		// At once, once more, and then after at least 30 s, 60 s, 120 s and 150 s.
+		// At once, once more, and then after at least half an interval each time.
 		fetches := strings.Count(s.newRequests(), "full")
-		expect.That(t, fetches >= 4 && fetches <= 7, "%d fetches in ten minutes", fetches)
+		expect.That(t, fetches >= 20 && fetches <= 42, "%d fetches in ten minutes", fetches)
+		expect.ErrorIs(t, d.Status().Err, errReset, "the status has the error")
 		s.setFault("/v1/rollcall/watch", nil)
-		pass(10 * DefaultRefreshInterval)
+		pass(DefaultRefreshInterval)
 		expect.That(t, d.Status().Source == SourceWatch && d.Age() <= 15*time.Second, "the status is %+v, want a watch", d.Status())
 	})
 }

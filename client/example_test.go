@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/client/balance"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -50,6 +52,31 @@ func Example() {
 		fmt.Println(i.App, i.Status, i.Port.Number)
 	}
 	// Output: ORDERS UP 8080
+}
+
+// What a service needs with a cluster of three servers: three statements to register, to discover, and to run
+// something in one process at a time.
+func ExampleClient() {
+	ctx := context.Background()
+
+	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761", "http://127.0.0.1:8762", "http://127.0.0.1:8763"}})
+	check(err)
+	defer c.Close(ctx)
+	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
+	check(err)
+
+	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
+	check(err)
+	err = payments.Ready(ctx)
+	check(err)
+	instances := payments.Snapshot().App("payments")
+
+	lock, err := c.AcquireLock(ctx, client.LockOptions{Name: "report"})
+	check(err)
+	defer lock.Release(ctx)
+	report, err := makeReport(lock.Context()) // ends when the lock is lost
+	check(err)
+	log.Println(self.Instance().Key(), len(instances), len(report))
 }
 
 // A client of servers that require certificates and tokens.
@@ -89,6 +116,19 @@ func ExampleServerSource() {
 	c, err := client.New(client.Config{Source: lookup})
 	check(err)
 	defer c.Close(context.Background())
+}
+
+// Two clients in one process, told apart by a label.
+func ExampleConfig_registerer() {
+	metrics := prometheus.NewRegistry()
+	for _, datacenter := range []string{"dc1", "dc2"} {
+		c, err := client.New(client.Config{
+			Servers:    []string{"http://rollcall." + datacenter + ".internal:8761"},
+			Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"datacenter": datacenter}, metrics),
+		})
+		check(err)
+		defer c.Close(context.Background())
+	}
 }
 
 // An instance with a short lease, a zone, and a status that follows its database.
@@ -231,6 +271,33 @@ func ExampleDiscovery_Snapshot() {
 	// application: orders-2
 	// VIP address: payments-1
 	// zone b: orders-2
+}
+
+// Calls of a service by its name, through whichever of its instances is UP, those of zone a first.
+func Example_calls() {
+	server, invoices := newServer(), newService("paid")
+	defer server.Close()
+	defer invoices.Close()
+	ctx := context.Background()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	check(err)
+	defer c.Close(ctx)
+	check(c.Register(ctx, instanceAt(invoices, "payments")))
+
+	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
+	check(err)
+	err = payments.Ready(ctx)
+	check(err)
+	transport, err := balance.New(balance.Config{List: payments, Picker: balance.InZone("a", nil)})
+	check(err)
+	web := &http.Client{Transport: transport}
+	defer web.CloseIdleConnections()
+	answer, err := web.Get("http://payments/invoices/7")
+	check(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	fmt.Println(string(text), err)
+	// Output: paid <nil>
 }
 
 // A job that one process does at a time. Its result is written under the lock's token, so that a holder that slept

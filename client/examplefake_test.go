@@ -3,7 +3,10 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 
@@ -66,6 +69,17 @@ func instance(app, id, zone string) *registry.Instance {
 		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
 		VIP: app + ".internal", Metadata: []registry.Pair{{Key: "zone", Value: zone}}, LastDirty: 1,
 	}
+}
+
+func newService(text string) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
+}
+
+func instanceAt(server *httptest.Server, app string) *registry.Instance {
+	address := server.Listener.Addr().(*net.TCPAddr)
+	i := instance(app, app+"-1", "a")
+	i.HostName, i.IPAddr, i.Port.Number = address.IP.String(), address.IP.String(), uint16(address.Port)
+	return i
 }
 
 // What the services of the examples do.

@@ -30,7 +30,7 @@ type refresher struct {
 
 	fullFetchedAt time.Time   // when the newest full fetch started, whatever its outcome
 	failures      int         // in a row
-	resets        int         // in a row
+	wasReset      bool        // the last stream ended so, and no later one has lasted
 	outage        wait.Outage // of fetches
 	cutSince      time.Time   // since when no server could be watched; zero if one can
 	suspect       bool        // the last full response was not believed
@@ -311,7 +311,7 @@ func (r *refresher) watch(ctx context.Context) step {
 		return nil
 	}
 	if time.Since(start) > wait.LongestRetry {
-		r.failures, r.resets = 0, 0
+		r.failures, r.wasReset = 0, false
 	}
 	switch {
 	case errors.Is(err, errHeld):
@@ -391,15 +391,17 @@ func (r *refresher) flush() {
 	r.save()
 }
 
-// reset fetches everything, because the list's index has been lost. A server that says so about its own lists
-// must not be asked for them in quick succession.
+// reset fetches everything, because the list's index has been lost. A server that says so again and again is asked
+// once per interval, like one that cannot be watched.
 func (r *refresher) reset(ctx context.Context) step {
 	r.index = ""
-	r.resets++
-	if r.resets == 1 {
-		return after(ctx, wait.Retry(0), r.fetchFull)
+	r.setErr(errReset)
+	pause := wait.Retry(0)
+	if r.wasReset {
+		pause = wait.BackOff(r.config.Interval, 0)
 	}
-	return after(ctx, wait.BackOff(r.config.Interval, r.resets-1), r.fetchFull)
+	r.wasReset = true
+	return after(ctx, pause, r.fetchFull)
 }
 
 // failOver continues at another server when a stream was cut off, or could not be opened.

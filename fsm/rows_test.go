@@ -338,14 +338,14 @@ func TestMachineCountsTheNewestTenureAlsoAfterASnapshot(t *testing.T) {
 
 // A node that has just joined sends at the level that it knows, and there a drain is an override for good.
 func TestBatchOfALowerLevelHasNoEffectAfterTheRise(t *testing.T) {
-	for _, level := range []byte{codec.Oldest, registry.Level3 - 1, registry.Level3} {
+	for _, level := range []byte{codec.Oldest, registry.Level3 - 1, codec.Newest} {
 		b := newBounded(t)
 		id := BatchID{Node: "n2", Boot: 1, Seq: 1}
 		items := []Item{{Op: registry.Register{Instance: largeInstance(1)}}}
 		entry := AppendWrite(nil, codec.Newest, registry.Stamp{}, 0, AppendBatch(nil, level, id, items))
 		res := b.apply(entry).Batches[0]
 		there := b.m.View().Len() == 1
-		expect.That(t, res.Late == (level < registry.Level3) && there != res.Late, "at level %d: late %v, it took effect: %v", level, res.Late, there)
+		expect.That(t, res.Late == (level < codec.Newest) && there != res.Late, "at level %d: late %v, it took effect: %v", level, res.Late, there)
 	}
 }
 

@@ -73,6 +73,25 @@ func ExampleInZone() {
 	// 2 others, if there is none: true
 }
 
+// Services are found by their VIP addresses, and called by their IP addresses, because they run in containers whose
+// host names cannot be resolved. Base does mutual TLS.
+func ExampleConfig() {
+	var instances *client.Discovery // as StartDiscovery returns it
+	var secured *http.Transport     // with certificates in its TLSClientConfig
+	transport, err := balance.New(balance.Config{
+		List:   instances,
+		Lookup: balance.ByVIP,
+		Host:   balance.ByIP,
+		Picker: balance.InZone("eu-1a", nil),
+		Base:   secured,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	calls := &http.Client{Transport: transport}
+	calls.Get("https://orders.example.com/")
+}
+
 // startRegistry starts a Eureka server that lists one instance of an application: a server that already runs.
 func startRegistry(app string, instance *httptest.Server) *httptest.Server {
 	at := instance.Listener.Addr().(*net.TCPAddr)

@@ -256,6 +256,9 @@ var (
 	PutOrGet = []string{http.MethodPut, http.MethodGet}
 )
 
+// ignoreRest drops the unread rest of a body, like IgnoreBody.
+func (c *Call) ignoreRest() error { return dropRest(c.W, c.R, c.node.Limits().IgnoredBytes) }
+
 // Explain reads author and reason, as By does, for the audit of a call whose operations keep neither.
 func (c *Call) Explain() {
 	by := c.By()

@@ -65,7 +65,7 @@ type heldCall struct {
 // longer make the call, see EndedBy; done gives the place back. Hold drops the rest of the body, which would stay in
 // memory as long as the call waits: over HTTP/2 up to 1 MiB per connection, which no limit counts.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
-	if err := dropRest(c.W, c.R, c.node.Limits().IgnoredBytes); err != nil {
+	if err := c.ignoreRest(); err != nil {
 		return nil, nil, err
 	}
 	ctx, end, release, err := c.node.Watches.admit(c.R)

@@ -78,14 +78,14 @@ func (l *lookout) begin(g *sighting) {
 		default:
 		}
 	case l.since.IsZero() || g.sent.Before(l.since):
-		l.end(g, false, 0)
+		l.finish(g, false, 0)
 	case shown:
 		l.see(g, at)
 	}
 }
 
-// end ends a search, if it is still going on. Its result may count. The lookout is locked.
-func (l *lookout) end(g *sighting, counts bool, delay trial.Micros) {
+// finish ends a search, if it is still going on. Its result may count. The lookout is locked.
+func (l *lookout) finish(g *sighting, counts bool, delay trial.Micros) {
 	if _, searched := l.waiting[g]; !searched {
 		return
 	}
@@ -99,13 +99,13 @@ func (l *lookout) end(g *sighting, counts bool, delay trial.Micros) {
 }
 
 // see ends a search because the registration was seen at a time. The lookout is locked.
-func (l *lookout) see(g *sighting, at time.Time) { l.end(g, true, max(trial.Of(at.Sub(g.acked)), 0)) }
+func (l *lookout) see(g *sighting, at time.Time) { l.finish(g, true, max(trial.Of(at.Sub(g.acked)), 0)) }
 
 // giveUp ends a search without success, which counts unless it is young or the node is lost.
 func (l *lookout) giveUp(g *sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end(g, time.Since(g.acked) >= sightLeast && !l.observer.isDropped(l.node), -1)
+	l.finish(g, time.Since(g.acked) >= sightLeast && !l.observer.isDropped(l.node), -1)
 }
 
 // changed receives an event of the node's stream of changes. It begins once, however often it is interrupted; a reset
@@ -121,7 +121,7 @@ func (l *lookout) changed(event, id string, at time.Time) {
 	case "reset":
 		l.since = at
 		for g := range l.waiting {
-			l.end(g, false, 0)
+			l.finish(g, false, 0)
 		}
 	case "change":
 		if _, before := l.shown[id]; !before && strings.HasPrefix(id, sightPrefix) {
@@ -195,7 +195,7 @@ func (l *lookout) ask(ctx context.Context, of []*sighting) {
 		_, searched := l.waiting[g]
 		switch {
 		case lost:
-			l.end(g, false, 0)
+			l.finish(g, false, 0)
 		case err == nil && bytes.Contains(resp.body, []byte(`"`+g.id+`"`)):
 			l.see(g, now)
 		case searched:

@@ -23,7 +23,7 @@ func (l *load) judgeTime(node, asked string, at time.Time, wait time.Duration, w
 	bound := l.refusedBy() // of a call that the node sends to no leader
 	invariant := "I10 prompt"
 	switch o := r.Outcome(); {
-	case r.noLeader() && l.d.settled(at): // the node had noticed that it has no leader
+	case r.noLeader() && l.d.steady(at): // the node had noticed that it has no leader
 	case r.noLeader() && !l.d.isWeak():
 		bound += stepsDown
 	case o == Done || o == NotFound: // not a late refusal, but a late success
@@ -59,9 +59,9 @@ func (r Reply) noLeader() bool {
 		r.Status == http.StatusInternalServerError && strings.HasPrefix(r.Body, "No cluster leader")
 }
 
-// settled reports whether nothing has happened to a cluster for as long as its nodes take to notice what they have
+// steady reports whether nothing has happened to a cluster for as long as its nodes take to notice what they have
 // lost, and no link and no disk is slow.
-func (d *drawn) settled(at time.Time) bool {
+func (d *drawn) steady(at time.Time) bool {
 	for _, n := range d.w.nodes {
 		if !n.disk.works() {
 			return false

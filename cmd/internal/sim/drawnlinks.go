@@ -136,7 +136,7 @@ func (p *farClients) register(i *Instance) {
 func (p *farClients) renew() {
 	if next := p.replace.Swap(nil); next != nil {
 		if at := slices.IndexFunc(p.all, func(i *Instance) bool { return i.App == "GOES" }); at >= 0 {
-			p.end(at)
+			p.remove(at)
 		}
 		p.register(next)
 	}
@@ -159,8 +159,8 @@ func (p *farClients) renew() {
 	}
 }
 
-// end ends the client of an instance.
-func (p *farClients) end(at int) {
+// remove ends the client of an instance.
+func (p *farClients) remove(at int) {
 	i := p.all[at]
 	p.all = slices.Delete(p.all, at, at+1)
 	p.f.l.mu.Lock()

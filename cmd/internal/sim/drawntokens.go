@@ -58,7 +58,7 @@ type visit struct {
 	over         chan struct{} // closed once it has returned
 	reply        Reply
 	returned     time.Time
-	told         bool // it was reported
+	reported     bool
 }
 
 // What decides about a call (docs/run/permissions.md, "Exchanging and revoking").
@@ -102,7 +102,7 @@ func (v *visitor) turn() {
 		v.left, v.end, v.passes, v.session = perVisit, nil, nil, ""
 		v.visits++
 		if f := v.l.d.permits.file; f == nil {
-			v.begin()
+			v.enter()
 		} else if v.visits <= visitsInFile {
 			v.passes = []*pass{f.visits[v.name][v.visits-1]}
 		}
@@ -148,8 +148,8 @@ func (f *permitFile) addVisits(t testing.TB) {
 	}
 }
 
-// begin has the operator make a role and a token, and hold the lock for which the visitor will wait.
-func (v *visitor) begin() {
+// enter has the operator make a role and a token, and hold the lock for which the visitor will wait.
+func (v *visitor) enter() {
 	p := &pass{role: fmt.Sprint(v.name, "-", v.visits), known: map[string]bool{}, made: exchange{asked: time.Now()}}
 	life, ends := "", v.l.draw(4)
 	if ends == 0 {
@@ -362,8 +362,8 @@ func (v *visitor) judgeLong() {
 		}
 		end := v.endOf(c)
 		late := !end.IsZero() && now.After(end.Add(inForce+2*v.l.d.latency()+lateness))
-		if late && !c.told && v.mustEnd(c) {
-			c.told = true
+		if late && !c.reported && v.mustEnd(c) {
+			c.reported = true
 			v.l.w.Errorf("I13 allowed: %s lets a caller whose rights ended at %v (%s) wait until %v: %s %s of %v",
 				c.node, end.Sub(began), c.pass, now.Sub(began), c.method, c.path, c.asked.Sub(began))
 		}
