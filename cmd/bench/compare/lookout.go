@@ -99,7 +99,9 @@ func (l *lookout) finish(g *sighting, counts bool, delay trial.Micros) {
 }
 
 // see ends a search because the registration was seen at a time. The lookout is locked.
-func (l *lookout) see(g *sighting, at time.Time) { l.finish(g, true, max(trial.Of(at.Sub(g.acked)), 0)) }
+func (l *lookout) see(g *sighting, at time.Time) {
+	l.finish(g, true, max(trial.Of(at.Sub(g.acked)), 0))
+}
 
 // giveUp ends a search without success, which counts unless it is young or the node is lost.
 func (l *lookout) giveUp(g *sighting) {
