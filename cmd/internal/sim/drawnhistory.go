@@ -207,6 +207,15 @@ func (h *histories) add(client int, on *history, op operation, do func() result)
 	return r
 }
 
+// repeat adds that the operation with a value may have taken effect once more meanwhile.
+func (h *histories) repeat(on *history, value int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	again := on.operations[slices.IndexFunc(on.operations, func(op porcupine.Operation) bool { return op.Input.(operation).value == value })]
+	again.ClientId, again.Output = 8, result{outcome: Unknown}
+	on.operations = append(on.operations, again)
+}
+
 // onInstance registers, cancels or reads an instance.
 func (l *load) onInstance(on *history, do string, value int) result {
 	path := "/eureka/apps/LINEAR/" + on.name

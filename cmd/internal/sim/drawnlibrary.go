@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -166,26 +167,30 @@ func outcomeOf(err error) Outcome {
 	return Refused
 }
 
-// register registers an instance, and returns the node that responded last.
-func (b *library) register(i *Instance, number int) (Outcome, string) {
-	o, of := b.call("register", false, func(ctx context.Context) error { return b.client.Register(ctx, registration(i, number)) })
+// register registers an instance. It also returns the tries.
+func (b *library) register(i *Instance, number int) (Outcome, []try) {
+	return b.call("register", false, func(ctx context.Context) error { return b.client.Register(ctx, registration(i, number)) })
+}
+
+// answered returns the node that responded last.
+func (b *library) answered(tries []try) string {
 	for _, n := range b.l.w.nodes {
-		if len(of) > 0 && n.ip == of[len(of)-1].node {
-			return o, n.Name
+		if len(tries) > 0 && n.ip == tries[len(tries)-1].node {
+			return n.Name
 		}
 	}
-	return o, ""
+	return ""
 }
 
 // cancel cancels an instance. If a second try finds none, the first may have canceled it, or there was none.
-func (b *library) cancel(i *Instance) Outcome {
+func (b *library) cancel(i *Instance) (Outcome, []try) {
 	o, of := b.call("cancel", false, func(ctx context.Context) error {
 		return b.client.Cancel(ctx, registry.Key{App: i.App, ID: i.ID})
 	})
 	if o == Done && of[len(of)-1].Status == http.StatusNotFound {
-		return Unknown
+		o = Unknown
 	}
-	return o
+	return o, of
 }
 
 // renew renews an instance that is kept registered, so it must exist.
@@ -217,14 +222,17 @@ func (b *library) step() {
 	h, kind := b.l.d.histories, []string{"key", "instance"}[b.l.draw(2)]
 	on, value := h.current(kind)
 	i := &Instance{App: "LINEAR", ID: on.name, Lease: longLease}
-	op := operation{do: "put", value: value}
+	op, tries := operation{do: "put", value: value}, []try(nil)
 	do := func() Outcome { return b.write(client.Write{Key: "h/" + on.name, Value: []byte(strconv.Itoa(value))}) }
 	switch {
 	case on.instance && b.l.draw(3) == 0:
-		op.do, do = "cancel", func() Outcome { return b.cancel(i) }
+		op.do, do = "cancel", func() (o Outcome) {
+			o, tries = b.cancel(i)
+			return o
+		}
 	case on.instance:
-		do = func() Outcome {
-			o, _ := b.register(i, value)
+		do = func() (o Outcome) {
+			o, tries = b.register(i, value)
 			return o
 		}
 	case b.l.draw(2) == 0:
@@ -241,7 +249,10 @@ func (b *library) step() {
 			return b.write(client.Write{Key: "h/" + on.name, Value: []byte(strconv.Itoa(value)), CAS: &index})
 		}
 	}
-	h.add(self, on, op, func() result { return result{outcome: do()} })
+	done := func() result { return result{outcome: do()} }
+	if h.add(self, on, op, done).outcome == Done && slices.ContainsFunc(tries, func(t try) bool { return t.outcome(false) == Unknown }) {
+		h.repeat(on, value) // the tries of one call may all have taken effect
+	}
 	h.add(self, on, operation{do: "read"}, func() result { return b.l.read(on) })
 }
 

@@ -237,7 +237,9 @@ func (l *load) register(i *Instance) {
 	node := l.node()
 	var o Outcome
 	if l.draw(3) == 0 {
-		o, node = l.library.register(i, 0)
+		var tries []try
+		o, tries = l.library.register(i, 0)
+		node = l.library.answered(tries)
 	} else {
 		o = l.ask("register", node, "POST", "/eureka/apps/"+i.App, i.document()).Outcome()
 		l.count("register", o)
