@@ -112,6 +112,7 @@ func (l *load) judge(calm time.Time, check checker) {
 		l.d.bursts.judge()
 		l.d.locks.judge(l, check)
 		l.d.fleet.judge(l, calm)
+		l.d.ends.judge(calm)
 		l.judgeReplicas()
 		l.judgeLevel()
 	}

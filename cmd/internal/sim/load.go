@@ -106,6 +106,7 @@ func (l *load) start() {
 	l.startQueues()
 	l.startReads()
 	l.startStatuses()
+	l.startEnds()
 	l.library.work()
 	if l.d.learners > 0 {
 		l.task(4*time.Second, l.lookAtVoters)
@@ -295,6 +296,7 @@ type drawn struct {
 	bursts    *bursts    // nil in mode ap
 	locks     *locks
 	fleet     *fleet
+	ends      *ends          // nil in mode ap
 	statuses  *statuses      // nil in mode ap
 	herd      *herd          // nil without self-preservation
 	reloads   atomic.Int64   // how often settings were changed

@@ -412,6 +412,16 @@ func (d *drawing) longCut() {
 	d.at += shortLease + time.Duration(d.r.IntN(20))*time.Second
 }
 
+// roll restarts the nodes of the first datacenter one after the other. Each begins with its own snapshot.
+func (d *drawing) roll() {
+	for _, node := range d.names[:d.Nodes] {
+		d.add([]string{"stop", "kill"}[d.r.IntN(2)], node)
+		d.at += time.Second
+		d.add("start", node)
+		d.at += time.Duration(3_000+d.r.IntN(4_000)) * time.Millisecond
+	}
+}
+
 // fault draws what breaks next.
 func (d *drawing) fault() {
 	switch n := d.node(); d.r.IntN(17) {
@@ -474,7 +484,7 @@ func (d *drawing) change() {
 	cp := d.Mode == config.CP
 	acts := []string{"reload", "stepclock", "save", "restore"}
 	if cp && d.Nodes >= 3 {
-		acts = append(acts, "remove")
+		acts = append(acts, "remove", "roll")
 	}
 	if slices.Contains(d.Settings, "oldlevel") {
 		acts = append(acts, "raise")
@@ -496,6 +506,8 @@ func (d *drawing) change() {
 		d.add(act, d.span(5*time.Second, 15*time.Second))
 	case "remove":
 		d.away(act, d.node())
+	case "roll":
+		d.roll()
 	case "restore":
 		d.add("save")
 		d.later()

@@ -27,6 +27,7 @@
 //	load.go     what clients and operators do in a drawn run, and what every response must be
 //	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, stale state and permissions
 //	drawnqueues.go  clients that wait for locks and semaphores
+//	drawnends.go    sessions, and what they hold and wait for, that end in every way
 //	drawnlibrary.go, drawnlearners.go  the Go client, and nodes without a vote
 //	drawncatalog.go  services, checks and sessions of Consul's API, and transactions
 //	drawnlinks.go, drawnwatches.go  datacenters that cannot reach each other, and clients that watch
