@@ -59,11 +59,11 @@ OUTCOMES := $(CURDIR)/data/tests
 outcomes  = --format pkgname --jsonfile-timing-events $(OUTCOMES)/$(1).json --
 test: build
 	@rm -rf $(OUTCOMES) && mkdir -p $(OUTCOMES)
-	$(GO) tool gotestsum $(call outcomes,shared) -race -shuffle=on -skip '$(ELSEWHERE)|$(ALONE)' -timeout 20m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
-	$(GO) tool gotestsum $(call outcomes,alone) -shuffle=on -run '$(ALONE)' $(call in,integration/alone.txt) & alone=$$!; \
-	$(GO) tool gotestsum $(call outcomes,others) -shuffle=on -skip '$(ELSEWHERE)' . $(call packages,$(OTHERS)); others=$$?; wait $$alone && exit $$others
+	$(GO) tool gotestsum $(call outcomes,shared) -race -shuffle=on -skip '$(ELSEWHERE)|$(ALONE)' -timeout 60m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
+	$(GO) tool gotestsum $(call outcomes,alone) -shuffle=on -timeout 60m -run '$(ALONE)' $(call in,integration/alone.txt) & alone=$$!; \
+	$(GO) tool gotestsum $(call outcomes,others) -shuffle=on -timeout 60m -skip '$(ELSEWHERE)' . $(call packages,$(OTHERS)); others=$$?; wait $$alone && exit $$others
 	@gotestsum=$(call tool,gotestsum); $(call each,"$$gotestsum" $(call outcomes,$$(basename $$m)) -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
-	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) tool gotestsum $(call outcomes,integration) -shuffle=on -timeout 20m -parallel $(shell expr $(PARALLEL) '*' 2) -run '$(GATE)' ./integration
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) tool gotestsum $(call outcomes,integration) -shuffle=on -timeout 60m -parallel $(shell expr $(PARALLEL) '*' 2) -run '$(GATE)' ./integration
 	@.ci/outcomes $(OUTCOMES)
 
 # What make check and make test leave out because it takes long, seldom breaks, or needs what others made: stock clients and servers,
