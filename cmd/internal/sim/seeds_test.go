@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// gateSeeds is how many seeds the gate runs. Two cores run them in a minute and a half.
+// gateSeeds is how many seeds the gate runs. Two cores run them in two to four minutes.
 const gateSeeds = 100
 
 // shortened is how many failing seeds are shortened, which takes many runs.
