@@ -224,8 +224,8 @@ func (m *tenant) gone(asked time.Time) bool {
 // void reports whether a restore may have changed a family, or nobody knows what was done to it.
 func (f *family) void() bool { return f.unsure || f.l.d.restored(f.began, time.Now()) }
 
-// settled reports whether nothing has happened for so long that no lock-delay lasts.
-func (f *family) settled(node string, asked time.Time) bool {
+// certain reports whether nothing has happened for so long that no lock-delay lasts.
+func (f *family) certain(node string, asked time.Time) bool {
 	since := asked.Add(-lockDelay - noticed)
 	return f.last.Before(since) && f.l.d.quiet(node, since)
 }
@@ -376,7 +376,7 @@ func (f *family) lookAtPermits(path string) {
 	if kept < 0 || taken > f.limits[path] || len(p.Queue) > 0 && taken < f.limits[path] {
 		wrong("I5 exclusive", "its limit is "+fmt.Sprint(f.limits[path]))
 	}
-	if len(p.DelaysMS) > 0 && f.settled(node, asked) {
+	if len(p.DelaysMS) > 0 && f.certain(node, asked) {
 		wrong("I12 bounded", "lock-delays are over")
 	}
 	f.judgeWaits(path, asked)
@@ -387,7 +387,7 @@ func (f *family) judgeWaits(path string, asked time.Time) {
 	for _, m := range f.tenants {
 		p := m.places[path]
 		if !p.isOver() {
-			if m.gone(asked.Add(-noticed)) && f.settled(p.node, asked) {
+			if m.gone(asked.Add(-noticed)) && f.certain(p.node, asked) {
 				f.wrong("I12 bounded", asked, "%s lets a client wait for %s whose session %s has ended", p.node, path, m.id)
 			}
 			continue
@@ -474,7 +474,7 @@ func (f *family) changeLimit() {
 	var got api.Acquired
 	refused := r.Status == http.StatusConflict || r.decode(&got) && !got.Acquired
 	delayed := slices.ContainsFunc(f.tenants, func(m *tenant) bool { return m.delay > 0 })
-	if refused && (!delayed || f.settled(node, asked)) && !f.void() {
+	if refused && (!delayed || f.certain(node, asked)) && !f.void() {
 		f.wrong("I4 dead", asked, "%s has all of %s free, and answers %v", node, path, r)
 	}
 	f.insist("DELETE", "/v1/rollcall/sessions/"+m.id, "")
