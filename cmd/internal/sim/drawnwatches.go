@@ -398,38 +398,3 @@ func (l *load) judgeWatches(lists map[string]map[string]bool) {
 		}
 	}
 }
-
-// startReturns makes clients look whether what is dead and gone comes back.
-func (l *load) startReturns() {
-	gone := map[string]time.Time{} // since when a node has not listed an instance
-	l.task(1700*time.Millisecond, func() { l.lookForReturns(gone) })
-}
-
-// lookForReturns reads which of the dead a node lists. One that it did not list once its lease was over must not come
-// back there, neither by the disk of a node that was down nor by replication.
-func (l *load) lookForReturns(gone map[string]time.Time) {
-	node, asked := l.node(), time.Now()
-	listed := l.ending(node, "&consistency=stale")
-	if listed == nil {
-		return
-	}
-	l.mu.Lock()
-	dead := l.dead
-	l.mu.Unlock()
-	for _, i := range dead {
-		name := i.App + "/" + i.ID
-		_, there := listed[name]
-		at := fmt.Sprint(node, " ", name)
-		switch since := gone[at]; {
-		case asked.Before(i.renewed.Add(i.Lease)):
-		case !there && since.IsZero():
-			gone[at] = asked
-		case there && !since.IsZero() && l.d.restored(since, time.Now()), there && !since.IsZero() && l.mayLose(written{node: node, at: since}):
-			delete(gone, at)
-		case there && !since.IsZero():
-			l.w.Errorf("I4 dead: %s lists %s at %v, and did not at %v; it was last renewed at %v, and its lease is %v",
-				node, name, asked.Sub(began), since.Sub(began), i.renewed.Sub(began), i.Lease)
-			delete(gone, at)
-		}
-	}
-}

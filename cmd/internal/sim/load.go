@@ -82,7 +82,6 @@ func (l *load) start() {
 	})
 	l.startFar()
 	l.startWatches()
-	l.startReturns()
 	last, every := 0, 700*time.Millisecond
 	if !cp { // no other clients work there, and losses are limited to what came shortly before a kill
 		every = 150 * time.Millisecond
