@@ -21,8 +21,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// gateSeeds is how many seeds the gate runs. Two cores run them in two to four minutes.
-const gateSeeds = 100
+// gateSeeds is how many seeds the gate runs. Two cores run them in one to two minutes; make sim runs others.
+const gateSeeds = 40
 
 // shortened is how many failing seeds are shortened, which takes many runs.
 const shortened = 3
