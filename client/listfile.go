@@ -154,7 +154,7 @@ type saver struct {
 	wake      chan struct{} // the list may have changed
 
 	// Owned by the goroutine.
-	saved  *Snapshot // the list on disk; nil if there is none, or an unusable one
+	saved  *Snapshot // the list on disk; nil while the disk has no usable one
 	asOf   time.Time // of the list on disk
 	outage wait.Outage
 }

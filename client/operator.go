@@ -278,7 +278,7 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer, stale bool) erro
 	var errs []error
 	for _, s := range servers {
 		if q.Query.Del("unheard"); stale && strings.HasPrefix(s.URL, transport.SocketScheme) {
-			// whoever asks for stale data may see a node that has not heard from a leader
+			// a stale read may reach a node that has not heard from a leader
 			q.Query.Set("unheard", "true")
 		}
 		body, final, err := c.cluster.OpenStream(ctx, s, q)

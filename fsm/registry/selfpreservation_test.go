@@ -191,7 +191,7 @@ func TestSelfPreservationTransitionsOfTheLeaderAreFenced(t *testing.T) {
 		{"a hold of its own", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: PreservationHeld, For: 1000}, Refused},
 		{"no transition", PreservationOn, 3, SelfPreservation{Epoch: epoch, From: PreservationOn, To: PreservationOn}, Refused},
 		{"a state that does not exist", PreservationOff, 3, SelfPreservation{Epoch: epoch, To: 9}, Refused},
-		{"an operator's act, whoever leads", PreservationOff, 9, SelfPreservation{Epoch: Epoch{Term: 1, Index: 1}, To: PreservationHeld, For: 1000, By: ann}, Done},
+		{"an operator's act under any leader", PreservationOff, 9, SelfPreservation{Epoch: Epoch{Term: 1, Index: 1}, To: PreservationHeld, For: 1000, By: ann}, Done},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

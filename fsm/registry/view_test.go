@@ -310,7 +310,7 @@ func TestEveryFieldOfAnInstanceCounts(t *testing.T) {
 		}
 		expect.That(t, !full.Equal(&changed), "a change of %s is not seen", path)
 		other, same := seen[changed.Fingerprint()]
-		expect.That(t, same == slices.Contains(apart, path), "the fingerprint with another %s is that of %q", path, other)
+		expect.That(t, same == slices.Contains(apart, path), "the fingerprint with another %s equals that of %q", path, other)
 		seen[changed.Fingerprint()] = path
 		expect.Equal(t, changed.weight()-before, heavier, "the change of %s weighs", path)
 		v.Set(old)

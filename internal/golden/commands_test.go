@@ -28,7 +28,7 @@ func TestMisusedFindsWhatTheProgramWouldRefuse(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		commands   int
-		want       string // the fault; "" if there is none
+		want       string // the fault; "" for a command without one
 	}{
 		{"a command", "```\nbin/prog kv get a --fence 3 --reason 'a b' # prog nonsense\n```\n", 1, ""},
 		{"placeholders", "```sh\nprog kv get KEY --fence $FENCE\n```\n", 1, ""},
@@ -42,7 +42,7 @@ func TestMisusedFindsWhatTheProgramWouldRefuse(t *testing.T) {
 		{"an unknown command of a group", "```\nprog kv put a\n```\n", 1, `docs/a.md: prog kv put a: unknown command "put" for "prog kv"`},
 		{"a block for one place", "```sh clone\nprog kv get a\n```\n\n```sh\nprog kv put a\n```\n", 2, `docs/a.md: prog kv put a: unknown command "put" for "prog kv"`},
 		{"an unknown flag", "```\nprog kv get a --fance 3\n```\n", 1, `docs/a.md: prog kv get a --fance 3: unknown flag: --fance`},
-		{"a value that is none", "```\nprog kv get a --fence blue\n```\n", 1, `docs/a.md: prog kv get a --fence blue: invalid argument "blue" for "--fence" flag: strconv.ParseUint: parsing "blue": invalid syntax`},
+		{"a value that cannot be parsed", "```\nprog kv get a --fence blue\n```\n", 1, `docs/a.md: prog kv get a --fence blue: invalid argument "blue" for "--fence" flag: strconv.ParseUint: parsing "blue": invalid syntax`},
 		{"an argument too many", "```\nprog kv get a b\n```\n", 1, `docs/a.md: prog kv get a b: accepts 1 arg(s), received 2`},
 		{"an argument too few", "  ```\n  prog kv get\n  ```\n", 1, `docs/a.md: prog kv get: accepts 1 arg(s), received 0`},
 		{"within another one", "```\nprog lock x -- sh -c 'echo; prog kv get'\n```\n", 2, `docs/a.md: prog lock x -- sh -c 'echo; prog kv get': accepts 1 arg(s), received 0`},

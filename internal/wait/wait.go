@@ -1,5 +1,5 @@
-// Package wait is how clients, servers and loads wait: until a time has passed, until something is done, and between tries that
-// fail.
+// Package wait is how clients, servers and loads wait: until a time has passed, until something is done, and between
+// tries that fail.
 //
 // It starts no goroutine.
 package wait

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// At fewRenewals a second or fewer, they wait for committerConfig.RenewalWait. The more arrive, the shorter they wait, for
-	// as many to share an entry.
+	// At fewRenewals a second or fewer, they wait for committerConfig.RenewalWait. The more arrive, the shorter they
+	// wait, for as many to share an entry.
 	fewRenewals = 500
 	// At manyRenewals a second, enough share an entry without waiting.
 	manyRenewals = 8000

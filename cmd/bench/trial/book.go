@@ -8,8 +8,8 @@ import (
 )
 
 // Book is what the clients of a trial know for certain: which instances they registered, which they canceled, and
-// which died. Lists of nodes are judged by it. It never asks a server. Its zero value is empty. Safe for concurrent use. Times are from the
-// clients' process; a version orders the writes on one instance.
+// which died. Judges compare the nodes' lists with it. It never asks a server. Its zero value is empty. Safe for
+// concurrent use. Times are from the clients' process; a version orders the writes on one instance.
 //
 // Between the beginning of a write and its acknowledgement both states are right, the one before and the one after.
 // They stay so after a write that is never acknowledged, until a later write on its instance is.
